@@ -1,0 +1,1 @@
+"""A distributed, persistent message log that speaks the Kafka protocol."""
