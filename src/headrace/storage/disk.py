@@ -1,0 +1,283 @@
+"""The disk: the one port through which storage touches files. `local_disk` is the real one.
+
+What is deliberately not in it:
+
+- No buffering: a write is one system call. The page cache is the buffer, and `datasync` is the promise.
+- No seek position: every read and write names its place, so that readers and the appender share one descriptor.
+- No memory maps: they go around the port, can kill the process by a signal, and stall the loop on a page fault.
+- No retry of a failed sync: the kernel drops the page and tells once, so a second sync would lie (hazard 8). After the
+  first failure the disk is `offline`: it still reads, but it promises nothing any more.
+- No recursion: whoever removes a tree names each file of it.
+- No threads: calls block. A file that is held (`File.hold`) may be read, synced or written back by a worker thread;
+  every other call on it belongs to the thread that owns the disk.
+
+A crash in a simulation is a BaseException out of any of these calls, so no code here catches more than OSError.
+Paths are relative to the root of the disk, with "/" between their parts; "" is the root.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from headrace.errors import HeadraceError
+
+Bytes: TypeAlias = bytes | bytearray | memoryview
+
+LOCK_FILE: Final = ".lock"
+TEMPORARY_SUFFIX: Final = ".tmp"
+"""What `replace` appends while it writes; a file of that name at start-up is left over from a crash."""
+
+
+class FileStat(NamedTuple):
+    size: int
+    modified_ms: int
+    is_directory: bool
+
+
+class File(ABC):
+    """One open file. Positions are absolute; writing past the end leaves a hole that reads as zeros."""
+
+    __slots__ = ("_closing", "_holds", "path")
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._holds = 0
+        self._closing = False
+
+    @abstractmethod
+    def write(self, position: int, buffers: Sequence[Bytes]) -> int:
+        """Writes all the buffers, one after another, from `position` on; returns how many bytes that were.
+
+        When it raises, any part of them may have been written: the caller cuts the file back to where it was.
+        """
+
+    @abstractmethod
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer only at the end of the file."""
+
+    @abstractmethod
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        """Fills the buffer; returns how many bytes there were, fewer than its length only at the end of the file."""
+
+    @abstractmethod
+    def read_cached(self, position: int, buffer: bytearray | memoryview) -> int | None:
+        """Reads without waiting for the device: some of the bytes, 0 at the end, or None when it would wait."""
+
+    @abstractmethod
+    def size(self) -> int: ...
+
+    @abstractmethod
+    def truncate(self, size: int) -> None:
+        """Cuts the file (or extends it by zeros). As durable as a write: not before the next `datasync`."""
+
+    @abstractmethod
+    def preallocate(self, size: int) -> None:
+        """Reserves blocks and makes the file at least `size` long; what was not written reads as zeros."""
+
+    @abstractmethod
+    def datasync(self) -> None:
+        """Returns when every byte written before the call survives a loss of power. Raises only SyncFailed."""
+
+    @abstractmethod
+    def start_writeback(self, position: int, size: int) -> None:
+        """Starts the write-back of a range without waiting for it and without any promise."""
+
+    @abstractmethod
+    def forget_cached(self) -> None:
+        """Drops clean pages from memory, so that the next read shows what the device holds (after a failed sync)."""
+
+    @abstractmethod
+    def fileno(self) -> int | None:
+        """The descriptor, for zero-copy sends by those who hold the file; None where there is none."""
+
+    @abstractmethod
+    def _close(self) -> None: ...
+
+    def hold(self) -> None:
+        """Keeps the descriptor open for a reader or a worker thread, even over `close` and over the file's removal."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Ends one hold; the last one closes the file when `close` was called meanwhile."""
+        assert self._holds > 0, "a file is released as often as it was held"
+        self._holds -= 1
+        if self._closing and not self._holds:
+            self._close()
+
+    def close(self) -> None:
+        """Closes, now or when the last hold ends. Closing is no promise: sync first. Closing twice is harmless."""
+        if not self._closing:
+            self._closing = True
+            if not self._holds:
+                self._close()
+
+    @property
+    def closed(self) -> bool:
+        return self._closing
+
+
+class Lock(ABC):
+    """An exclusive claim on a disk, held until `release` or the end of the process."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def release(self) -> None: ...
+
+
+class Disk(ABC):
+    """A folder of files. Everything above storage is handed one; the simulator hands in one that crashes."""
+
+    __slots__ = ("offline", "root")
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.offline: SyncFailed | None = None
+        """The first failed sync. From then on everything that makes a promise raises it again."""
+
+    @abstractmethod
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
+        """Opens a file. With `create` it may be missing, and its name is durable after `sync_directory`."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """A whole small file."""
+
+    @abstractmethod
+    def replace(self, path: str, content: Bytes) -> None:
+        """Puts a small file in place so that after any crash it holds the old content or the new one, and syncs it.
+
+        Two syncs: leave the loop for it.
+        """
+
+    @abstractmethod
+    def rename(self, path: str, new_path: str) -> None:
+        """Renames a file or a directory, over a file that is there. Durable after `sync_directory` of both parents."""
+
+    @abstractmethod
+    def remove(self, path: str) -> None:
+        """Removes a file. Descriptors that are open on it go on reading."""
+
+    @abstractmethod
+    def make_directory(self, path: str) -> None:
+        """Makes a directory and those above it; one that exists is left as it is."""
+
+    @abstractmethod
+    def remove_directory(self, path: str) -> None:
+        """Removes an empty directory."""
+
+    @abstractmethod
+    def sync_directory(self, path: str) -> None:
+        """Makes the names in a directory durable: those created, renamed and removed. SyncFailed when that fails."""
+
+    @abstractmethod
+    def names(self, path: str = "") -> list[str]:
+        """The names in a directory, sorted."""
+
+    @abstractmethod
+    def scan(self, path: str = "") -> dict[str, FileStat]:
+        """The names in a directory, sorted, each with what `stat` says, in one pass."""
+
+    @abstractmethod
+    def stat(self, path: str) -> FileStat: ...
+
+    @abstractmethod
+    def exists(self, path: str) -> bool: ...
+
+    @abstractmethod
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        """A cleaned segment keeps the age of the one it replaces."""
+
+    @abstractmethod
+    def free_bytes(self) -> int:
+        """What this process may still write."""
+
+    @abstractmethod
+    def total_bytes(self) -> int: ...
+
+    @abstractmethod
+    def lock(self) -> Lock:
+        """Claims the disk for this process, or raises DiskInUse. Kafka honours the same lock."""
+
+    def full_path(self, path: str) -> str:
+        """The path as a person knows it."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def promise(self) -> None:
+        """Raises when a sync has failed before: the disk promises nothing any more."""
+        if self.offline is not None:
+            raise SyncFailed(self.offline.path, self.offline.reason)
+
+
+class DiskError(HeadraceError):
+    """The disk did not do as it was asked. `path` says where, the message what to do."""
+
+    advice = "could not be read or written ({reason}); check the disk and the kernel's log, then restart"
+
+    def __init__(self, path: str, reason: str = "") -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} " + self.advice.format(reason=reason or "no reason given"))
+
+
+class DiskFull(DiskError):
+    """Nothing more fits. The partial write is to be cut; the log stays online and refuses."""
+
+    advice = "can't grow because the disk is full; free space on it or shorten the retention of its topics"
+
+
+class DiskReadOnly(DiskError):
+    advice = "can't be written because its file system is read-only; mount it for writing or choose another log.dirs"
+
+
+class NoPermission(DiskError):
+    advice = "may not be used by this user; give the user that runs the node read and write access to the log directory"
+
+
+class FileVanished(DiskError):
+    advice = "does not exist; if something outside the node removed it, restart the node so that it recovers"
+
+
+class FileThere(DiskError):
+    advice = "can't be made because something of that name is in its place; move it out of the log directory"
+
+
+class TooManyOpenFiles(DiskError):
+    advice = "can't be opened because too many files are open; raise the limit of open files (ulimit -n)"
+
+
+class DiskInUse(DiskError):
+    advice = "is in use by another process; stop that one or choose another log.dirs"
+
+
+class SyncFailed(DiskError):
+    """A sync failed, so what was written before it may be gone. Its log directory is offline until a restart."""
+
+    advice = "could not be synced ({reason}), so its log directory is offline; check the disk, then restart the node"
+
+
+_ERRORS: Final[dict[int, type[DiskError]]] = {
+    errno.ENOSPC: DiskFull,
+    errno.EDQUOT: DiskFull,
+    errno.EROFS: DiskReadOnly,
+    errno.EACCES: NoPermission,
+    errno.EPERM: NoPermission,
+    errno.ENOENT: FileVanished,
+    errno.ESTALE: FileVanished,
+    errno.EEXIST: FileThere,
+    errno.ENOTDIR: FileThere,
+    errno.EISDIR: FileThere,
+    errno.ENOTEMPTY: FileThere,
+    errno.EMFILE: TooManyOpenFiles,
+    errno.ENFILE: TooManyOpenFiles,
+}
+
+
+def disk_error(path: str, error: OSError) -> DiskError:
+    """The error of the family that an errno stands for."""
+    number = error.errno or 0
+    return _ERRORS.get(number, DiskError)(path, os.strerror(number))

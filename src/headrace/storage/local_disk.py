@@ -1,0 +1,307 @@
+"""The real disk: a folder of the local file system behind the disk port."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat as stat_bits
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+from headrace.storage.disk import (
+    LOCK_FILE,
+    TEMPORARY_SUFFIX,
+    Bytes,
+    Disk,
+    DiskError,
+    DiskInUse,
+    File,
+    FileStat,
+    FileVanished,
+    Lock,
+    SyncFailed,
+    disk_error,
+)
+
+Result = TypeVar("Result")
+
+_VECTOR_LENGTH_MAX: Final = 1024  # IOV_MAX of every system we run on
+
+
+class LocalDisk(Disk):
+    """A folder of the local file system. It makes the folder when it is missing."""
+
+    __slots__ = ()
+
+    def __init__(self, root: str) -> None:
+        super().__init__(os.path.abspath(root))
+        self.make_directory("")
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> LocalFile:
+        flags = (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
+        return LocalFile(self, path, self._call(path, os.open, flags, 0o644))
+
+    def read(self, path: str) -> bytes:
+        return self._call(path, _read_all)
+
+    def replace(self, path: str, content: Bytes) -> None:
+        self.promise()
+        file = self.open(path + TEMPORARY_SUFFIX, create=True)
+        try:
+            file.truncate(0)
+            file.write(0, [content])
+            file.datasync()
+        finally:
+            file.close()
+        self.rename(path + TEMPORARY_SUFFIX, path)
+        self.sync_directory(path.rpartition("/")[0])
+
+    def rename(self, path: str, new_path: str) -> None:
+        self._call(path, os.rename, self.full_path(new_path))
+
+    def remove(self, path: str) -> None:
+        self._call(path, os.unlink)
+
+    def make_directory(self, path: str) -> None:
+        self._call(path, os.makedirs, 0o755, True)
+
+    def remove_directory(self, path: str) -> None:
+        self._call(path, os.rmdir)
+
+    def sync_directory(self, path: str) -> None:
+        self.promise()
+        descriptor = self._call(path, os.open, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            self.sync_failed(path, error)
+        finally:
+            os.close(descriptor)
+
+    def names(self, path: str = "") -> list[str]:
+        return sorted(self._call(path, os.listdir))
+
+    def scan(self, path: str = "") -> dict[str, FileStat]:
+        return self._call(path, _scan)
+
+    def stat(self, path: str) -> FileStat:
+        return _file_stat(self._call(path, os.stat))
+
+    def exists(self, path: str) -> bool:
+        try:
+            self.stat(path)
+        except FileVanished:
+            return False
+        return True
+
+    def set_modified_ms(self, path: str, modified_ms: int) -> None:
+        modified_ns = modified_ms * 1_000_000
+        self._call(path, lambda full_path: os.utime(full_path, ns=(modified_ns, modified_ns)))
+
+    def free_bytes(self) -> int:
+        space = self._call("", os.statvfs)
+        return space.f_bavail * space.f_frsize
+
+    def total_bytes(self) -> int:
+        space = self._call("", os.statvfs)
+        return space.f_blocks * space.f_frsize
+
+    def lock(self) -> LocalLock:
+        descriptor = self._call(LOCK_FILE, os.open, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # against another node in this process
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kind that Java takes
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise DiskInUse(self.root) from error
+            raise disk_error(self.full_path(LOCK_FILE), error) from error
+        return LocalLock(descriptor)
+
+    def sync_failed(self, path: str, error: OSError) -> NoReturn:
+        """Goes offline, with the first failure as the reason."""
+        failure = SyncFailed(self.full_path(path), os.strerror(error.errno or 0))
+        if self.offline is None:
+            self.offline = failure
+        raise failure from error
+
+    def _call(self, path: str, call: Callable[..., Result], *arguments: object) -> Result:
+        full_path = self.full_path(path)
+        try:
+            return call(full_path, *arguments)
+        except OSError as error:
+            raise disk_error(full_path, error) from error
+
+
+class LocalFile(File):
+    __slots__ = ("_descriptor", "_disk")
+
+    def __init__(self, disk: LocalDisk, path: str, descriptor: int) -> None:
+        super().__init__(path)
+        self._disk = disk
+        self._descriptor = descriptor
+
+    def write(self, position: int, buffers: Sequence[Bytes]) -> int:
+        try:
+            written = os.pwritev(self._descriptor, buffers, position)
+        except OSError as error:
+            if error.errno != errno.EINVAL or len(buffers) <= _VECTOR_LENGTH_MAX:
+                raise self._error(error) from error
+            written = 0  # too many buffers for one call
+        size = sum(map(len, buffers))
+        # Short when the disk is about to be full, above 2 GB, or with too many buffers: then the rest says which.
+        return size if written == size else self._write_rest(position, buffers, written, size)
+
+    def _write_rest(self, position: int, buffers: Sequence[Bytes], written: int, size: int) -> int:
+        rest = [memoryview(buffer) for buffer in buffers]
+        try:
+            while written < size:
+                skip = written
+                start = 0
+                while skip >= len(rest[start]):
+                    skip -= len(rest[start])
+                    start += 1
+                written += os.pwritev(
+                    self._descriptor,
+                    [rest[start][skip:], *rest[start + 1 : start + _VECTOR_LENGTH_MAX]],
+                    position + written,
+                )
+        except OSError as error:
+            raise self._error(error) from error
+        return written
+
+    def read(self, position: int, size: int) -> bytes:
+        try:
+            found = os.pread(self._descriptor, size, position)
+            if len(found) < size:
+                while more := os.pread(self._descriptor, size - len(found), position + len(found)):
+                    found += more
+        except OSError as error:
+            raise self._error(error) from error
+        return found
+
+    def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
+        try:
+            found = os.preadv(self._descriptor, [buffer], position)
+            if found < len(buffer):
+                rest = memoryview(buffer)
+                while more := os.preadv(self._descriptor, [rest[found:]], position + found):
+                    found += more
+        except OSError as error:
+            raise self._error(error) from error
+        return found
+
+    def read_cached(self, position: int, buffer: bytearray | memoryview) -> int | None:
+        if sys.platform != "linux":
+            return self.read_into(position, buffer)
+        try:
+            return os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:
+                return self.read_into(position, buffer)
+            raise self._error(error) from error
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise self._error(error) from error
+
+    def truncate(self, size: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def preallocate(self, size: int) -> None:
+        try:
+            if sys.platform == "darwin":
+                os.ftruncate(self._descriptor, max(size, self.size()))
+            else:
+                os.posix_fallocate(self._descriptor, 0, size)
+        except OSError as error:
+            raise self._error(error) from error
+
+    def datasync(self) -> None:
+        self._disk.promise()
+        try:
+            _datasync(self._descriptor)
+        except OSError as error:
+            self._disk.sync_failed(self.path, error)
+
+    def start_writeback(self, position: int, size: int) -> None:
+        _start_writeback(self._descriptor, position, size)
+
+    def forget_cached(self) -> None:
+        if sys.platform == "linux":
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
+
+    def _error(self, error: OSError) -> DiskError:
+        return disk_error(self._disk.full_path(self.path), error)
+
+
+class LocalLock(Lock):
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
+
+
+def _read_all(full_path: str) -> bytes:
+    with open(full_path, "rb", buffering=0) as file:
+        return file.readall()
+
+
+def _scan(full_path: str) -> dict[str, FileStat]:
+    with os.scandir(full_path) as entries:
+        return dict(sorted((entry.name, _file_stat(entry.stat())) for entry in entries))
+
+
+def _file_stat(found: os.stat_result) -> FileStat:
+    return FileStat(found.st_size, found.st_mtime_ns // 1_000_000, stat_bits.S_ISDIR(found.st_mode))
+
+
+def _device_sync() -> Callable[[int], None]:
+    if sys.platform == "darwin":
+        # There an fsync only reaches the drive's cache.
+        return lambda descriptor: (fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC), None)[1]
+    return os.fdatasync
+
+
+def _start_writeback(descriptor: int, position: int, size: int) -> None:
+    """sync_file_range(SYNC_FILE_RANGE_WRITE) where the C library has it, else nothing: it is only a hint."""
+    global _sync_file_range
+    if _sync_file_range is None:
+        _sync_file_range = _find_sync_file_range()
+    _sync_file_range(descriptor, position, size, 2)
+
+
+def _find_sync_file_range() -> Callable[[int, int, int, int], object]:
+    import ctypes  # 2 to 20 ms, and not needed before the first megabyte
+
+    try:
+        found = ctypes.CDLL(None, use_errno=True).sync_file_range
+    except (OSError, AttributeError):
+        return lambda descriptor, position, size, flags: None
+    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    return found
+
+
+_datasync: Final = _device_sync()
+_sync_file_range: Callable[[int, int, int, int], object] | None = None
