@@ -1,0 +1,23 @@
+"""Every setting once: name, type, default, bounds, scope and what it does. Parsing and the docs page come from that."""
+
+from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
+from headrace.config.node import TOPIC, NodeConfig, broker_settings, settings_named
+from headrace.config.setting import Change, Kind, Scope, Setting
+from headrace.config.topic import CompressionType, LogConfig, TimestampType
+
+__all__ = [
+    "TOPIC",
+    "Change",
+    "CleanerConfig",
+    "CompressionType",
+    "Kind",
+    "LogConfig",
+    "NodeConfig",
+    "RequestConfig",
+    "Scope",
+    "Setting",
+    "StorageConfig",
+    "TimestampType",
+    "broker_settings",
+    "settings_named",
+]
