@@ -243,13 +243,13 @@ class Setting:
         return Refused(Error.INVALID_CONFIG, f"{self.name} must be {allowed}, not {shown}.")
 
 
-def unknown(name: str, known: Iterable[str], scope: Scope) -> Refused:
-    """The refusal of a name that no setting has, with the nearest one that there is."""
+def unknown(name: str, known: Iterable[str], scope: Scope | None = None) -> Refused:
+    """The refusal of a name that no setting (of this scope) has, with the nearest one that there is."""
     from difflib import get_close_matches  # only on the way to an error, so not at import
 
     near = get_close_matches(name.replace("_", "."), list(known), n=1)
     hint = f"did you mean {near[0]}?" if near else "see them all with: headrace config list"
-    return Refused(Error.INVALID_CONFIG, f"There is no {scope.value} setting {name!r}; {hint}")
+    return Refused(Error.INVALID_CONFIG, f"There is no {f'{scope.value} ' if scope else ''}setting {name!r}; {hint}")
 
 
 def _double(value: float) -> str:

@@ -1,0 +1,146 @@
+"""The command `headrace`: finds the subcommand, loads that one and nothing else, and says in a sentence what failed.
+
+A node must start in a fraction of a second, so this module imports neither Typer nor rich; a subcommand that wants them
+does. Exit codes: 0 done, 1 failed, 2 used wrongly, 70 a defect of ours, 130 stopped by Ctrl-C, 141 the pipe closed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Final, NamedTuple, cast
+
+from headrace.errors import HeadraceError
+
+FAILED: Final = 1
+USAGE: Final = 2
+DEFECT: Final = 70
+INTERRUPTED: Final = 130
+PIPE_CLOSED: Final = 141
+
+
+class Command(NamedTuple):
+    """A subcommand: where it is (a Typer app, or a function of the arguments), what it does, how it is used."""
+
+    target: str
+    summary: str
+    example: str
+
+
+COMMANDS: Final[dict[str, Command]] = {
+    "protocol": Command(
+        "headrace.cli.protocol:app",
+        "Show the shape of any Kafka message, and explain a captured frame field by field.",
+        "headrace protocol show Fetch --version 13",
+    ),
+    "log": Command(
+        "headrace.cli.log:app",
+        "Look into the files of a log, ours or Kafka's: dump, verify, sum up.",
+        "headrace log dump headrace-data/orders-0/00000000000000000000.log",
+    ),
+    "config": Command(
+        "headrace.cli.config:app",
+        "Explain settings: what they do, what they take, what they default to.",
+        "headrace config explain retention.ms",
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns its exit code. Nothing that goes wrong shows a traceback."""
+    try:
+        code = _run(list(sys.argv[1:] if arguments is None else arguments))
+        sys.stdout.flush()
+        return code
+    except HeadraceError as error:
+        return _say(str(error), FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _pipe_closed()
+    except OSError as error:
+        return _say(f"{error.filename or 'input or output'}: {error.strerror or error}.", FAILED)
+    except Exception as error:
+        if os.environ.get("HEADRACE_TRACEBACK"):
+            raise
+        what = f"{type(error).__name__}: {error}".replace("\n", " ")
+        return _say(
+            f"this is a defect of headrace ({what}). Set HEADRACE_TRACEBACK=1 to see where, and report it.", DEFECT
+        )
+
+
+def _run(arguments: list[str]) -> int:
+    name = arguments[0] if arguments else "--help"
+    if name in ("--help", "-h", "help"):
+        from headrace.cli.overview import print_overview
+
+        print_overview(COMMANDS)
+        return 0
+    if name in ("--version", "-V"):
+        from headrace import __version__
+
+        print(f"headrace {__version__}")
+        return 0
+    command = COMMANDS.get(name)
+    if command is None:
+        return _say(_unknown(name), USAGE)
+    found = _load(name, command)
+    if hasattr(found, "registered_commands"):  # a Typer app; asking its class would import Typer
+        return _run_typer(found, name, arguments[1:])
+    return cast("Callable[[list[str]], int]", found)(arguments[1:])
+
+
+def _load(name: str, command: Command) -> Any:
+    module, _, attribute = command.target.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        raise HeadraceError(f"'headrace {name}' is not part of this version.") from None
+
+
+def _run_typer(app: Any, name: str, arguments: list[str]) -> int:
+    import typer
+    from typer.main import get_command
+
+    try:
+        code = get_command(app).main(args=arguments, prog_name=f"headrace {name}", standalone_mode=False)
+    except typer.Abort:
+        return INTERRUPTED
+    except typer.TyperException as error:
+        context = getattr(error, "ctx", None)
+        place = context.command_path if context is not None else f"headrace {name}"
+        message = error.format_message().strip()
+        if not message:  # no arguments at all: the help has been printed instead
+            return USAGE
+        return _say(f"{message.rstrip('.')}. See: {place} --help", error.exit_code)
+    except SystemExit as stop:
+        if isinstance(stop.__context__, BrokenPipeError):
+            return _pipe_closed()
+        raise
+    return code if isinstance(code, int) else 0
+
+
+def _unknown(name: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, COMMANDS, n=1)
+    hint = f"Did you mean 'headrace {near[0]}'?" if near else "See: headrace --help"
+    return f"there is no {'option' if name.startswith('-') else 'command'} '{name}'. {hint}"
+
+
+def _say(sentence: str, code: int) -> int:
+    print(f"headrace: {sentence}", file=sys.stderr)
+    return code
+
+
+def _pipe_closed() -> int:
+    # Whoever read from us has gone (headrace ... | head). What is still buffered has nowhere to go; without this the
+    # interpreter would complain about it at its end.
+    null = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(null, stream.fileno())
+    return PIPE_CLOSED

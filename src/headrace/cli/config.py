@@ -1,0 +1,105 @@
+"""`headrace config`: what can be set, and what it does."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headrace.config import TOPIC, Kind, Scope, Setting, broker_settings, settings_named
+from headrace.config.page import default_of, effect_of, in_words, summary_of
+from headrace.config.setting import unknown
+
+app = typer.Typer(
+    help="Explain settings: what they do, what they take, what they default to.\n\n"
+    "Names are Kafka's where Kafka has the setting. Nothing here needs a running node.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@app.command("list")
+def list_settings(
+    scope: Annotated[Scope | None, typer.Option(help="Only the settings of a topic, or of a broker.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List all settings with their defaults.
+
+    Examples: `headrace config list --scope topic`, `headrace config list --json`
+    """
+    tables = {Scope.TOPIC: TOPIC, Scope.BROKER: broker_settings()}
+    settings = [table[name] for at, table in tables.items() if scope in (None, at) for name in sorted(table)]
+    if as_json:
+        print(json.dumps([_as_json(setting) for setting in settings], indent=2))
+        return
+    console = Console(highlight=False)
+    rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    rows.add_column("scope")
+    rows.add_column("setting", style="cyan", no_wrap=True)
+    rows.add_column("default", no_wrap=True)
+    wide = console.width >= 120
+    if wide:
+        rows.add_column("what it does", no_wrap=True)
+    for setting in settings:
+        what = [summary_of(setting).replace("`", "")] if wide else []
+        rows.add_row(setting.scope.value, setting.name, in_words(setting), *what)
+    console.print(rows)
+
+
+@app.command("explain")
+def explain(
+    name: Annotated[str, typer.Argument(help="The setting, by its name.", metavar="NAME")],
+    as_json: Json = False,
+) -> None:
+    """Say what one setting does, what it takes, and where its default comes from.
+
+    Example: `headrace config explain retention.ms`
+    """
+    found = list(settings_named(name))
+    if not found:
+        raise unknown(name, [*TOPIC, *broker_settings()])
+    if as_json:
+        print(json.dumps([_as_json(setting) for setting in found], indent=2))
+        return
+    console = Console(highlight=False)
+    for position, setting in enumerate(found):
+        if position:
+            console.print()
+        _explain(console, setting)
+
+
+def _explain(console: Console, setting: Setting) -> None:
+    console.print(f"[bold cyan]{setting.name}[/], set on a {setting.scope.value}", soft_wrap=True)
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows.add_column(style="bold", no_wrap=True)
+    rows.add_column(overflow="fold")
+    rows.add_row("  what", setting.doc.replace("`", ""))
+    rows.add_row("  takes", setting.allowed)
+    rows.add_row("  default", default_of(setting))
+    if setting.synonyms:
+        rows.add_row("  on the broker", ", then ".join(setting.synonyms))
+    rows.add_row("  changes", setting.change.value)
+    rows.add_row("  effect", effect_of(setting))
+    if setting.kafka:
+        rows.add_row("  Kafka", setting.kafka)
+    console.print(rows)
+
+
+def _as_json(setting: Setting) -> dict[str, Any]:
+    return {
+        "name": setting.name,
+        "scope": setting.scope.value,
+        "type": Kind(setting.kind).name.lower(),
+        "default": None if setting.default is None else setting.format(setting.default),
+        "takes": setting.allowed,
+        "changes": setting.change.value,
+        "honoured": setting.honoured,
+        "synonyms": list(setting.synonyms),
+        "doc": setting.doc,
+    }

@@ -1,0 +1,35 @@
+"""What `headrace --help` shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from headrace import __version__
+
+if TYPE_CHECKING:
+    from headrace.cli import Command
+
+
+def print_overview(commands: Mapping[str, Command]) -> None:
+    console = Console(highlight=False)
+    console.print(f"[bold]headrace {__version__}[/]: a distributed message log that speaks the Kafka protocol.\n")
+    console.print("[bold]Usage:[/] headrace COMMAND ...\n")
+
+    rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    rows.add_column(style="cyan", no_wrap=True)
+    rows.add_column()
+    for name, command in commands.items():
+        rows.add_row(f"  {name}", command.summary)
+    rows.add_row("  --version", "Print the version.")
+    console.print("[bold]Commands[/]")
+    console.print(rows)
+
+    console.print("\n[bold]Examples[/]")
+    for command in commands.values():
+        console.print(Text(f"  {command.example}"), soft_wrap=True)
+    console.print("\nEach command explains itself: [cyan]headrace COMMAND --help[/]")
