@@ -147,12 +147,21 @@ class Disk(ABC):
     def read(self, path: str) -> bytes:
         """A whole small file."""
 
-    @abstractmethod
     def replace(self, path: str, content: Bytes) -> None:
         """Puts a small file in place so that after any crash it holds the old content or the new one, and syncs it.
 
         Two syncs: leave the loop for it.
         """
+        self.promise()
+        file = self.open(path + TEMPORARY_SUFFIX, create=True)
+        try:
+            file.truncate(0)
+            file.write(0, [content])
+            file.datasync()
+        finally:
+            file.close()
+        self.rename(path + TEMPORARY_SUFFIX, path)
+        self.sync_directory(path.rpartition("/")[0])
 
     @abstractmethod
     def rename(self, path: str, new_path: str) -> None:
@@ -173,6 +182,13 @@ class Disk(ABC):
     @abstractmethod
     def sync_directory(self, path: str) -> None:
         """Makes the names in a directory durable: those created, renamed and removed. SyncFailed when that fails."""
+
+    @abstractmethod
+    def sync_all(self) -> bool:
+        """Makes every byte written before the call durable, in all files at once, where the system can do that.
+
+        False when it can't: then sync each file. Names are no part of the promise.
+        """
 
     @abstractmethod
     def names(self, path: str = "") -> list[str]:
@@ -202,6 +218,10 @@ class Disk(ABC):
     @abstractmethod
     def lock(self) -> Lock:
         """Claims the disk for this process, or raises DiskInUse. Kafka honours the same lock."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Gives back what the disk itself holds open. Its files are closed one by one, before."""
 
     def full_path(self, path: str) -> str:
         """The path as a person knows it."""

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import functools
 import os
+import re
 import stat as stat_bits
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NamedTuple, NoReturn, TypeVar
 
 from headrace.storage.disk import (
     LOCK_FILE,
-    TEMPORARY_SUFFIX,
     Bytes,
     Disk,
     DiskError,
@@ -33,11 +34,18 @@ _VECTOR_LENGTH_MAX: Final = 1024  # IOV_MAX of every system we run on
 class LocalDisk(Disk):
     """A folder of the local file system. It makes the folder when it is missing."""
 
-    __slots__ = ()
+    __slots__ = ("_descriptor",)
 
     def __init__(self, root: str) -> None:
         super().__init__(os.path.abspath(root))
         self.make_directory("")
+        # Open from the start: it is told of every failed write-back after that, whichever file it was in.
+        self._descriptor = self._call("", os.open, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> LocalFile:
         flags = (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
@@ -45,18 +53,6 @@ class LocalDisk(Disk):
 
     def read(self, path: str) -> bytes:
         return self._call(path, _read_all)
-
-    def replace(self, path: str, content: Bytes) -> None:
-        self.promise()
-        file = self.open(path + TEMPORARY_SUFFIX, create=True)
-        try:
-            file.truncate(0)
-            file.write(0, [content])
-            file.datasync()
-        finally:
-            file.close()
-        self.rename(path + TEMPORARY_SUFFIX, path)
-        self.sync_directory(path.rpartition("/")[0])
 
     def rename(self, path: str, new_path: str) -> None:
         self._call(path, os.rename, self.full_path(new_path))
@@ -79,6 +75,16 @@ class LocalDisk(Disk):
             self.sync_failed(path, error)
         finally:
             os.close(descriptor)
+
+    def sync_all(self) -> bool:
+        self.promise()
+        syncfs = _library().syncfs
+        if syncfs is None:
+            return False
+        number = syncfs(self._descriptor)
+        if number:
+            self.sync_failed("", OSError(number, os.strerror(number)))
+        return True
 
     def names(self, path: str = "") -> list[str]:
         return sorted(self._call(path, os.listdir))
@@ -234,7 +240,9 @@ class LocalFile(File):
             self._disk.sync_failed(self.path, error)
 
     def start_writeback(self, position: int, size: int) -> None:
-        _start_writeback(self._descriptor, position, size)
+        sync_file_range = _library().sync_file_range
+        if sync_file_range is not None:
+            sync_file_range(self._descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
 
     def forget_cached(self) -> None:
         if sys.platform == "linux":
@@ -284,24 +292,30 @@ def _device_sync() -> Callable[[int], None]:
     return os.fdatasync
 
 
-def _start_writeback(descriptor: int, position: int, size: int) -> None:
-    """sync_file_range(SYNC_FILE_RANGE_WRITE) where the C library has it, else nothing: it is only a hint."""
-    global _sync_file_range
-    if _sync_file_range is None:
-        _sync_file_range = _find_sync_file_range()
-    _sync_file_range(descriptor, position, size, 2)
+class _Library(NamedTuple):
+    """What Python's os module lacks. Loaded on first use: ctypes takes 2 to 20 ms, and start-up does not need it."""
+
+    sync_file_range: Callable[[int, int, int, int], int] | None
+    syncfs: Callable[[int], int] | None
 
 
-def _find_sync_file_range() -> Callable[[int, int, int, int], object]:
-    import ctypes  # 2 to 20 ms, and not needed before the first megabyte
+@functools.cache
+def _library() -> _Library:
+    if sys.platform != "linux":
+        return _Library(None, None)
+    import ctypes
 
-    try:
-        found = ctypes.CDLL(None, use_errno=True).sync_file_range
-    except (OSError, AttributeError):
-        return lambda descriptor, position, size, flags: None
-    found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-    return found
+    library = ctypes.CDLL(None, use_errno=True)
+    sync_file_range = library.sync_file_range
+    sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+
+    def syncfs(descriptor: int) -> int:
+        return ctypes.get_errno() if library.syncfs(descriptor) else 0
+
+    major, minor = re.findall(r"\d+", os.uname().release + ".0.0")[:2]
+    # Before Linux 5.8 syncfs did not report a failed write-back, and a promise that can't fail is none (hazard 8).
+    return _Library(sync_file_range, syncfs if (int(major), int(minor)) >= (5, 8) else None)
 
 
+_SYNC_FILE_RANGE_WRITE: Final = 2
 _datasync: Final = _device_sync()
-_sync_file_range: Callable[[int, int, int, int], object] | None = None
