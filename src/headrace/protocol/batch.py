@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from struct import Struct
+from struct import error as StructError
 from typing import Final
 
 from crc32c import crc32c
@@ -116,14 +117,14 @@ class Batch:
                 self.base_sequence,
                 self.record_count,
             ) = _unpack_header(buffer, position)
-        except Exception as error:
+        except StructError as error:
             raise ProtocolError(
                 f"A record batch header at byte {position} needs {HEADER_SIZE_BYTES} bytes, "
                 f"and {max(0, len(buffer) - position)} are there."
             ) from error
         if self.magic != MAGIC:
             raise ProtocolError(
-                f"The record batch at byte {position} has format version {self.magic}; only version {MAGIC} can be read."
+                f"The record batch at byte {position} has format version {self.magic}, and only {MAGIC} can be read."
             )
         self.size_bytes = length + LOG_OVERHEAD_BYTES
         if length < HEADER_SIZE_BYTES - LOG_OVERHEAD_BYTES:
