@@ -154,7 +154,7 @@ class Error(IntEnum):
     STREAMS_TOPOLOGY_FENCED = 132, FINAL, "The topology epoch is older than the group's."
     SHARE_SESSION_LIMIT_REACHED = 133, RETRY, "The broker has as many share sessions as it allows."
 
-    def __new__(cls, code: int, retriable: bool, text: str) -> Error:
+    def __new__(cls, code: int, retriable: bool = FINAL, text: str = "") -> Error:
         member = int.__new__(cls, code)
         member._value_ = code
         member.retriable = retriable

@@ -1,0 +1,67 @@
+# Everything that one does here is a target. `make help` lists them.
+
+VENV := .venv
+BIN := $(VENV)/bin
+KERNEL := src/headrace/protocol/kernel.py
+JOBS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help up test setup lint format types unit docs stubs site bench fuzz clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Until there is a node to run, the main job is what there is: the protocol, shown at work.
+up: setup ## Set up, and run Headrace
+	@$(BIN)/headrace protocol show ApiVersions
+	@echo
+	@$(BIN)/headrace protocol decode 0000001f00120003000000070006636c69656e74000764656d6f0831322e3000
+	@echo
+	@$(BIN)/headrace --help
+
+test: setup lint types unit ## Set up, and run every check and test
+
+setup: $(VENV)/.packages $(VENV)/.kernel ## Make .venv with all that is needed (at once when nothing changed)
+
+$(VENV)/.packages: pyproject.toml setup.py constraints.txt tools/setup.sh
+	@tools/setup.sh packages
+	@touch $@
+
+$(VENV)/.kernel: $(VENV)/.packages $(KERNEL)
+	@tools/setup.sh kernel
+	@touch $@
+
+lint: setup ## Check style and formatting
+	$(BIN)/ruff check --quiet
+	$(BIN)/ruff format --check --quiet
+
+format: setup ## Put style and formatting right
+	$(BIN)/ruff check --fix --quiet
+	$(BIN)/ruff format --quiet
+
+types: setup ## Check types (mypy --strict)
+	$(BIN)/mypy
+
+unit: setup ## Run the tests; one of them: make unit ARGS="tests/test_errors.py -k retriable"
+	$(BIN)/pytest -n $(JOBS) $(ARGS)
+
+docs: setup ## Make the generated pages of the docs again
+	$(BIN)/python -m headrace.config.page > docs/settings.md
+
+stubs: setup ## Make the typed stub of the messages again
+	$(BIN)/python -m headrace.protocol.stubs
+
+site: setup ## Render the docs as a web site in build/site
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[docs]'
+	$(BIN)/mkdocs build --quiet --strict --site-dir build/site
+
+bench: setup ## Measure the codec and the record kernel against their peers
+	$(BIN)/python -m bench.protocol $(ARGS)
+
+fuzz: setup ## Throw hostile frames at the codec for as long as you like
+	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m tests.protocol.fuzz $(ARGS)
+
+clean: ## Remove what was made, .venv too
+	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	rm -f src/headrace/protocol/kernel.*.so

@@ -1,0 +1,58 @@
+#!/bin/sh
+# Makes .venv with everything that running and testing Headrace needs. `make setup` calls it when something it depends on
+# has changed: `tools/setup.sh packages` installs, `tools/setup.sh kernel` compiles.
+set -eu
+cd "$(dirname "$0")/.."
+
+venv=.venv
+log=$venv/setup.log
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PIP_REQUIRE_VIRTUALENV=1
+
+say() { printf 'headrace: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# The first one that is 3.11 or newer and can make environments; PYTHON=... chooses.
+find_python() {
+    for candidate in ${PYTHON:-python3 python3.11 python3.12 python3.13 python3.14}; do
+        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue
+        found=$candidate
+        "$candidate" -c 'import venv, ensurepip' 2>/dev/null && python=$candidate && return
+    done
+    [ -z "${found:-}" ] || fail "$found can't make environments. On Debian and Ubuntu: apt install python3-venv; then make setup again."
+    fail "Python 3.11 or newer is needed. Install it, or say where it is: make setup PYTHON=/path/to/python3"
+}
+
+# Downloads can fail for a moment, so a second try comes before the sentence.
+install() {
+    "$venv/bin/python" -m pip install --quiet "$@" >>"$log" 2>&1 && return
+    "$venv/bin/python" -m pip install --quiet "$@" >>"$log" 2>&1 && return
+    fail "set-up could not install its packages ($(grep -i '^error' "$log" | tail -n 1 | cut -c 1-160)). Check the network and pip's settings, then run make setup again; all of it is in $log"
+}
+
+packages() {
+    if ! "$venv/bin/python" -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        find_python
+        say "setting up $venv with $("$python" -V) (once; it takes a minute or two)"
+        "$python" -m venv --clear "$venv" || fail "$python could not make $venv. Remove it and run make setup again."
+    else
+        say "bringing $venv up to date"
+    fi
+    : >"$log"
+    # The pins hold for the build as well, because it runs in this environment and not in one of its own.
+    install --constraint constraints.txt setuptools cython
+    install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+}
+
+kernel() {
+    rm -f src/headrace/protocol/kernel.*.so
+    "$venv/bin/python" setup.py --quiet build_ext --inplace >>"$log" 2>&1 || true
+    if ls src/headrace/protocol/kernel.*.so >/dev/null 2>&1; then
+        return
+    elif command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; then
+        say "the record kernel did not compile and runs as plain Python, slower but the same; the reason is in $log"
+    else
+        say "there is no C compiler here, so the record kernel runs as plain Python, slower but the same"
+    fi
+}
+
+"${1:?say what: packages or kernel}"
