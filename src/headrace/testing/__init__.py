@@ -1,0 +1,1 @@
+"""What tests are made of: disks that fail by a plan, and later a simulated cluster."""
