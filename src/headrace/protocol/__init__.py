@@ -1,0 +1,1 @@
+"""The Kafka protocol, without I/O: message shapes, their compiler, frames and record batches."""

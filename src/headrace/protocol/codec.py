@@ -1,0 +1,89 @@
+"""Encode and decode messages: the only code that knows versions."""
+
+import struct
+from typing import Any, Final, TypeVar
+
+from headrace.errors import ProtocolError
+from headrace.protocol import explain
+from headrace.protocol.compiler import Decoder, Encoder, compile_decoder, compile_encoder, has_records
+from headrace.protocol.message import Message
+from headrace.protocol.wire import Malformed
+
+M = TypeVar("M", bound=Message)
+
+ELEMENTS_MAX: Final = 1_000_000
+"""How many array elements and tagged fields a frame may hold, unless the caller says otherwise."""
+
+_ENCODE_FAULTS = (struct.error, Malformed, ProtocolError, AttributeError, TypeError, ValueError, OverflowError)
+_DECODE_FAULTS = (struct.error, Malformed, IndexError, UnicodeDecodeError)
+
+
+def encode_into(message: Message, version: int, out: bytearray, buffers: list[Any]) -> bytearray:
+    """Append a message to `out`, and to `buffers` from its first records on; returns the buffer that is still open."""
+    encoder = message.encoders.get(version) or _new_encoder(message.__class__, version)
+    try:
+        return encoder(message, out, buffers)
+    except _ENCODE_FAULTS as fault:
+        raise explain.encode_error(message, version, fault) from None
+
+
+def encode(message: Message, version: int) -> list[Any]:
+    """The buffers of a message; record batches are among them as they are, never copied."""
+    buffers: list[Any] = []
+    buffers.append(encode_into(message, version, bytearray(), buffers))
+    return buffers
+
+
+def encode_bytes(message: Message, version: int) -> bytes:
+    """A message in one piece, for what is small."""
+    return b"".join(encode(message, version))
+
+
+def decode_at(
+    message: type[M],
+    version: int,
+    data: bytes | bytearray | memoryview,
+    position: int,
+    elements_max: int = ELEMENTS_MAX,
+) -> tuple[M, int]:
+    """The message at a position of the data, and where it ends. Its records, if any, are views into the data."""
+    try:
+        decoder, reads = message.decoders[version]
+    except KeyError:
+        decoder, reads = _new_decoder(message, version)
+    if data.__class__ is not reads:
+        data = reads(data)
+    try:
+        decoded: tuple[M, int] = decoder(data, position, len(data), elements_max)
+    except _DECODE_FAULTS as fault:
+        raise explain.decode_error(message, version, memoryview(data), position, elements_max, fault) from None
+    return decoded
+
+
+def decode(message: type[M], version: int, data: bytes | bytearray | memoryview, elements_max: int = ELEMENTS_MAX) -> M:
+    """A message that fills the data to its end."""
+    decoded, end = decode_at(message, version, data, 0, elements_max)
+    if end != len(data):
+        raise ProtocolError(f"{message.__name__} v{version} ends at byte {end}, but {len(data) - end} bytes follow it")
+    return decoded
+
+
+def _new_encoder(message: type[Message], version: int) -> Encoder:
+    _check_version(message, version)
+    encoder = message.encoders[version] = compile_encoder(message, version)
+    return encoder
+
+
+def _new_decoder(message: type[Message], version: int) -> tuple[Decoder, Any]:
+    _check_version(message, version)
+    # Bytes are quicker to read than a view, and a copy is cheap where no records are in it.
+    reads = memoryview if has_records(message.shape.body, version) else bytes
+    made = message.decoders[version] = compile_decoder(message, version), reads
+    return made
+
+
+def _check_version(message: type[Message], version: int) -> None:
+    if message.struct is not message.shape.body:
+        raise ProtocolError(f"{message.__qualname__} is a part of a message and has no versions of its own")
+    if version not in message.shape.versions:
+        raise ProtocolError(f"{message.__name__} has versions {message.shape.versions}, not {version}")

@@ -1,0 +1,112 @@
+"""The few pieces of the wire format that compiled code calls instead of spelling out."""
+
+from collections.abc import Callable, Iterable
+from struct import Struct
+from typing import Final
+
+from headrace.errors import ProtocolError
+
+UVARINT: Final = tuple(bytes([value]) for value in range(128))
+"""The varints of one byte: lengths of nearly everything."""
+
+
+class Malformed(Exception):
+    """Compiled code found bytes that can't be right. Never leaves the codec, which then finds out where and what."""
+
+
+def uvarint(value: int) -> bytes:
+    """An unsigned varint of at most 32 bits."""
+    if value < 128:
+        return UVARINT[value]
+    encoded = bytearray()
+    while value > 127:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def read_uvarint(data: bytes | memoryview, position: int) -> tuple[int, int]:
+    """The unsigned varint at a position, and where it ends. IndexError at the end of the data."""
+    byte = data[position]
+    if byte < 128:
+        return byte, position + 1
+    return read_uvarint_rest(data, position + 1, byte)
+
+
+def read_uvarint_rest(data: bytes | memoryview, position: int, first: int) -> tuple[int, int]:
+    """As `read_uvarint`, when the first byte was read already and says that more follow."""
+    value, shift = first & 0x7F, 7
+    while shift < 35:
+        byte = data[position]
+        position += 1
+        if byte < 128:
+            value |= byte << shift
+            if value > 0xFFFFFFFF:
+                break
+            return value, position
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    raise Malformed
+
+
+def write_tags(out: bytearray, known: list[tuple[int, bytearray]], unknown: dict[int, bytes] | None) -> None:
+    """The tagged fields of a struct: the known ones that are not at their default, and those carried along."""
+    tags: dict[int, bytes | bytearray] = {**(unknown or {}), **dict(known)}
+    out += uvarint(len(tags))
+    for tag in sorted(tags):
+        out += uvarint(tag)
+        out += uvarint(len(tags[tag]))
+        out += tags[tag]
+
+
+def read_unknown_tags(data: bytes | memoryview, position: int, end: int, count: int) -> tuple[dict[int, bytes], int]:
+    """Tagged fields of a struct that knows none."""
+    tags: dict[int, bytes] = {}
+    for _ in range(count):
+        tag, position = read_uvarint(data, position)
+        size, position = read_uvarint(data, position)
+        if position + size > end:
+            raise Malformed
+        tags[tag] = bytes(data[position : position + size])
+        position += size
+    return tags, position
+
+
+ARRAYS_KEPT: Final = 17
+
+
+def array_packer(code: str) -> Callable[[list[int]], bytes]:
+    """Packs the elements of an array of numbers at once."""
+    kept = tuple(Struct(f">{length}{code}").pack for length in range(ARRAYS_KEPT))
+
+    def pack(values: list[int]) -> bytes:
+        length = len(values)
+        return kept[length](*values) if length < ARRAYS_KEPT else Struct(f">{length}{code}").pack(*values)
+
+    return pack
+
+
+def array_unpacker(code: str) -> Callable[[bytes | memoryview, int, int], list[int]]:
+    """Unpacks a number of elements of an array of numbers at once."""
+    kept = tuple(Struct(f">{length}{code}").unpack_from for length in range(ARRAYS_KEPT))
+
+    def unpack(data: bytes | memoryview, position: int, length: int) -> list[int]:
+        if length < ARRAYS_KEPT:
+            return list(kept[length](data, position))
+        return list(Struct(f">{length}{code}").unpack_from(data, position))
+
+    return unpack
+
+
+def pack_uuids(values: Iterable[bytes]) -> bytes:
+    packed = bytearray()
+    for value in values:
+        if len(value) != 16:
+            raise ProtocolError("a uuid is not 16 bytes")
+        packed += value
+    return bytes(packed)
+
+
+def unpack_uuids(data: bytes | memoryview, position: int, length: int) -> list[bytes]:
+    return [bytes(data[start : start + 16]) for start in range(position, position + 16 * length, 16)]
