@@ -22,11 +22,12 @@ find_python() {
     fail "Python 3.11 or newer is needed. Install it, or say where it is: make setup PYTHON=/path/to/python3"
 }
 
-# Downloads can fail for a moment, so a second try comes before the sentence.
 install() {
-    "$venv/bin/python" -m pip install --quiet "$@" >>"$log" 2>&1 && return
-    "$venv/bin/python" -m pip install --quiet "$@" >>"$log" 2>&1 && return
-    fail "set-up could not install its packages ($(grep -i '^error' "$log" | tail -n 1 | cut -c 1-160)). Check the network and pip's settings, then run make setup again; all of it is in $log"
+    "$venv/bin/python" -m pip install --quiet --retries 3 "$@" >>"$log" 2>&1 && return
+    if grep -qiE 'connection|timed out|could not fetch' "$log"; then
+        fail "set-up could not download its packages: the package index did not answer. Check the network and pip's settings, then run make setup again (details: $log)."
+    fi
+    fail "set-up could not install its packages: $(grep -i '^error' "$log" | head -n 1 | cut -c 1-160). Put that right and run make setup again (details: $log)."
 }
 
 packages() {
@@ -43,10 +44,12 @@ packages() {
     install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 }
 
+# A compiled kernel hides the file that it was made from, so an older one has to go even when there is no new one.
 kernel() {
+    fresh && return
     rm -f src/headrace/protocol/kernel.*.so
     "$venv/bin/python" setup.py --quiet build_ext --inplace >>"$log" 2>&1 || true
-    if ls src/headrace/protocol/kernel.*.so >/dev/null 2>&1; then
+    if fresh; then
         return
     elif command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; then
         say "the record kernel did not compile and runs as plain Python, slower but the same; the reason is in $log"
@@ -54,5 +57,7 @@ kernel() {
         say "there is no C compiler here, so the record kernel runs as plain Python, slower but the same"
     fi
 }
+
+fresh() { [ -n "$(find src/headrace/protocol -name 'kernel.*.so' -newer src/headrace/protocol/kernel.py)" ]; }
 
 "${1:?say what: packages or kernel}"
