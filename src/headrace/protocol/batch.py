@@ -15,9 +15,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import Final
 
-from crc32c import crc32c
-
 from headrace.errors import ProtocolError
+from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression
 
 __all__ = ["HEADER_SIZE_BYTES", "MAGIC", "NO_EPOCH", "NO_PRODUCER", "NO_SEQUENCE", "Batch", "TimestampType", "scan"]
