@@ -40,15 +40,14 @@ def list_settings(
         return
     console = Console(highlight=False)
     rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
-    rows.add_column("scope")
-    rows.add_column("setting", style="cyan", no_wrap=True)
-    rows.add_column("default", no_wrap=True)
-    wide = console.width >= 120
-    if wide:
-        rows.add_column("what it does", no_wrap=True)
+    for title, style in (("scope", ""), ("setting", "cyan"), ("default", "")):
+        rows.add_column(title, style=style, no_wrap=True)
+    left = max(len(setting.name) + len(in_words(setting)) for setting in settings) + 20
+    if console.width >= left + 40:  # room for a useful part of a sentence
+        rows.add_column("what it does", no_wrap=True, max_width=console.width - left)
     for setting in settings:
-        what = [summary_of(setting).replace("`", "")] if wide else []
-        rows.add_row(setting.scope.value, setting.name, in_words(setting), *what)
+        cells = (setting.scope.value, setting.name, in_words(setting), summary_of(setting).replace("`", ""))
+        rows.add_row(*cells[: len(rows.columns)])
     console.print(rows)
 
 
