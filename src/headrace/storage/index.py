@@ -1,0 +1,148 @@
+"""What the index files of a segment have in common, and the cache that bounds what closed segments' indexes take.
+
+An index lives in memory as arrays: at most 20 bytes for an offset entry and a time entry together, and no object for
+an entry. That of an active segment grows in memory and is written out by `persist` (at a roll, a checkpoint, a clean
+stop); after an unclean stop the log rebuilds what was not. There is no checksum in Kafka's formats, so loading checks
+that every entry follows the one before it, and raises IndexDamaged otherwise: the log rebuilds it with a warning.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from array import array
+from collections.abc import Callable, Hashable
+from itertools import islice
+from operator import le, lt
+from typing import ClassVar, Final, Self, TypeVar
+
+from headrace.errors import HeadraceError
+from headrace.storage.disk import Disk, File, FileVanished
+
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1
+_OBJECTS_BYTES: Final = 400  # what an index without entries takes
+
+
+class IndexDamaged(HeadraceError):
+    """An index file is missing or can't be right. Nothing is lost: it is rebuilt from its segment."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        self.path = path
+        self.reason = reason
+        super().__init__(f"{path} {reason}; it is rebuilt from its segment")
+
+
+class Index(ABC):
+    """Entries in order, and how many of them the file has."""
+
+    __slots__ = ("_is_cut", "base_offset", "persisted_entries")
+
+    ENTRY_BYTES: ClassVar[int]
+
+    def __init__(self, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self.persisted_entries = 0
+        self._is_cut = False
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def encode(self, start: int = 0) -> bytes:
+        """The entries from number `start` on, as they stand in the file."""
+
+    @abstractmethod
+    def truncate(self, entries: int) -> None:
+        """Drops all but the first `entries`."""
+
+    @abstractmethod
+    def _decode(self, content: bytes) -> str | None:
+        """Takes the entries of a file; returns what is wrong with them, if anything."""
+
+    @classmethod
+    def load(cls, disk: Disk, path: str, base_offset: int) -> Self:
+        """Reads an index file and checks it."""
+        try:
+            content = disk.read(path)
+        except FileVanished:
+            raise IndexDamaged(disk.full_path(path), "is missing") from None
+        if len(content) % cls.ENTRY_BYTES:
+            raise IndexDamaged(disk.full_path(path), f"has {len(content)} bytes, which are no whole entries")
+        index = cls(base_offset)
+        if wrong := index._decode(content):
+            raise IndexDamaged(disk.full_path(path), wrong)
+        index.persisted_entries = len(index)
+        return index
+
+    def persist(self, file: File) -> None:
+        """Writes out what the file does not have yet. As durable as any write: not before a sync."""
+        position = self.persisted_entries * self.ENTRY_BYTES
+        if self._is_cut:
+            file.truncate(position)
+            self._is_cut = False
+        if len(self) > self.persisted_entries:
+            file.write(position, [self.encode(self.persisted_entries)])
+            self.persisted_entries = len(self)
+
+    def is_full(self, index_bytes_max: int) -> bool:
+        """No entry more fits below segment.index.bytes, so the segment rolls."""
+        return (len(self) + 1) * self.ENTRY_BYTES > index_bytes_max
+
+    def can_hold(self, offset: int) -> bool:
+        """An offset too far from the base does not fit its four bytes, so the segment rolls."""
+        return 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    @property
+    def memory_bytes(self) -> int:
+        return _OBJECTS_BYTES + len(self) * self.ENTRY_BYTES
+
+    def _cut(self, entries: int) -> None:
+        if entries < self.persisted_entries:
+            self.persisted_entries = entries
+            self._is_cut = True
+
+
+AnyIndex = TypeVar("AnyIndex", bound=Index)
+
+
+class IndexCache:
+    """The indexes of closed segments, those used last, within a budget of bytes."""
+
+    __slots__ = ("_indexes", "budget_bytes", "hits", "misses", "used_bytes")
+
+    def __init__(self, budget_bytes: int) -> None:
+        self.budget_bytes = budget_bytes
+        self.used_bytes = 0
+        self.hits = 0
+        self.misses = 0
+        self._indexes: dict[Hashable, Index] = {}
+
+    def get(self, key: Hashable, load: Callable[[], AnyIndex]) -> AnyIndex:
+        """The index under `key` (a segment and the kind of index), loaded when it is not here."""
+        index = self._indexes.pop(key, None)
+        if index is None:
+            self.misses += 1
+            index = load()
+            self._make_room(index.memory_bytes)
+            self.used_bytes += index.memory_bytes
+        else:
+            self.hits += 1
+        self._indexes[key] = index
+        return index  # type: ignore[return-value]  # a key names one kind of index
+
+    def forget(self, key: Hashable) -> None:
+        """For a segment that was replaced, cut or removed."""
+        index = self._indexes.pop(key, None)
+        if index is not None:
+            self.used_bytes -= index.memory_bytes
+
+    def __len__(self) -> int:
+        return len(self._indexes)
+
+    def _make_room(self, size_bytes: int) -> None:
+        while self._indexes and self.used_bytes + size_bytes > self.budget_bytes:
+            self.forget(next(iter(self._indexes)))
+
+
+def increases(numbers: array[int], *, or_stays: bool = False) -> bool:
+    """Each one is greater than the one before it, or at least as great."""
+    return all(map(le if or_stays else lt, numbers, islice(numbers, 1, None)))

@@ -1,0 +1,87 @@
+"""The `.index` file: about every index.interval.bytes, an offset and the position of its batch in the segment.
+
+On disk an entry is the offset relative to the segment's base (int32) and the position (int32), big-endian. The offset
+is the last one of what was appended, the position where that begins: a reader starts at the position and walks.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_left, bisect_right
+from typing import ClassVar, Final
+
+from headrace.storage.index import Index, increases
+
+_SWAPS: Final = sys.byteorder == "little"
+
+
+class OffsetIndex(Index):
+    __slots__ = ("_offsets", "_positions")
+
+    ENTRY_BYTES: ClassVar[int] = 8
+
+    def __init__(self, base_offset: int) -> None:
+        super().__init__(base_offset)
+        self._offsets = array("i")
+        self._positions = array("i")
+
+    def append(self, offset: int, position: int) -> None:
+        """Offsets and positions only grow; the caller rolls the segment before they no longer fit."""
+        relative = offset - self.base_offset
+        assert not self._offsets or relative > self._offsets[-1], "offsets of an index increase"
+        self._offsets.append(relative)
+        self._positions.append(position)
+
+    def lookup(self, offset: int) -> tuple[int, int]:
+        """The last entry at or before an offset, and its position; the start of the segment when there is none."""
+        # An offset beyond what four bytes hold compares like any other: bisect takes any integer.
+        found = bisect_right(self._offsets, offset - self.base_offset) - 1
+        if found < 0:
+            return self.base_offset, 0
+        return self.base_offset + self._offsets[found], self._positions[found]
+
+    def offset_at_position(self, position: int) -> int | None:
+        """The offset of the first entry at or after a position: no record before the position has a larger one."""
+        found = bisect_left(self._positions, position)
+        return self.base_offset + self._offsets[found] if found < len(self._positions) else None
+
+    @property
+    def last_offset(self) -> int:
+        """The base offset when there is no entry."""
+        return self.base_offset + self._offsets[-1] if self._offsets else self.base_offset
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __getitem__(self, entry: int) -> tuple[int, int]:
+        return self.base_offset + self._offsets[entry], self._positions[entry]
+
+    def truncate_to(self, offset: int) -> None:
+        """Drops the entries at and after an offset."""
+        self.truncate(bisect_left(self._offsets, offset - self.base_offset))
+
+    def truncate(self, entries: int) -> None:
+        del self._offsets[entries:]
+        del self._positions[entries:]
+        self._cut(entries)
+
+    def encode(self, start: int = 0) -> bytes:
+        entries = array("i", bytes(self.ENTRY_BYTES * (len(self) - start)))
+        entries[0::2] = self._offsets[start:]
+        entries[1::2] = self._positions[start:]
+        if _SWAPS:
+            entries.byteswap()
+        return entries.tobytes()
+
+    def _decode(self, content: bytes) -> str | None:
+        entries = array("i", content)
+        if _SWAPS:
+            entries.byteswap()
+        self._offsets = entries[0::2]
+        self._positions = entries[1::2]
+        if entries and (self._offsets[0] < 0 or self._positions[0] < 0):
+            return "begins before its segment"
+        if not increases(self._offsets) or not increases(self._positions):
+            return "has entries out of order"
+        return None
