@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL := src/headrace/protocol/kernel.py
+KERNEL := src/headrace/protocol/kernel.py src/headrace/protocol/kernel_writer.py
 JOBS ?= 2
 ARGS ?=
 
@@ -64,4 +64,4 @@ fuzz: setup ## Throw hostile frames at the codec for as long as you like
 
 clean: ## Remove what was made, .venv too
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
-	rm -f src/headrace/protocol/kernel.*.so
+	rm -f src/headrace/protocol/kernel*.so

@@ -4,7 +4,10 @@ from Cython.Build import cythonize
 from setuptools import Extension, setup
 
 extensions = cythonize(
-    [Extension("headrace.protocol.kernel", ["src/headrace/protocol/kernel.py"], extra_compile_args=["-O3"])],
+    [
+        Extension(f"headrace.protocol.{name}", [f"src/headrace/protocol/{name}.py"], extra_compile_args=["-O3"])
+        for name in ("kernel", "kernel_writer")
+    ],
     language_level=3,
     build_dir="build/cython",
 )

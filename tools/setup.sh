@@ -47,7 +47,7 @@ packages() {
 # A compiled kernel hides the file that it was made from, so an older one has to go even when there is no new one.
 kernel() {
     fresh && return
-    rm -f src/headrace/protocol/kernel.*.so
+    rm -f src/headrace/protocol/kernel*.so
     "$venv/bin/python" setup.py --quiet build_ext --inplace >>"$log" 2>&1 || true
     if fresh; then
         return
@@ -58,6 +58,10 @@ kernel() {
     fi
 }
 
-fresh() { [ -n "$(find src/headrace/protocol -name 'kernel.*.so' -newer src/headrace/protocol/kernel.py)" ]; }
+fresh() {
+    for unit in kernel kernel_writer; do
+        [ -n "$(find src/headrace/protocol -name "$unit.*.so" -newer "src/headrace/protocol/$unit.py")" ] || return 1
+    done
+}
 
 "${1:?say what: packages or kernel}"

@@ -24,8 +24,9 @@ from headrace.protocol.batch import (
 )
 from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression, compress
-from headrace.protocol.kernel import Records, encode
+from headrace.protocol.kernel import Records
 from headrace.protocol.kernel_types import Buffer, Encoded, Fields
+from headrace.protocol.kernel_writer import encode
 
 __all__ = ["build", "build_encoded", "empty", "recompress", "rewrite"]
 

@@ -1,9 +1,8 @@
 from array import array
-from collections.abc import Iterable, Sequence
 
-from headrace.protocol.kernel_types import Buffer, Column, Columns, Encoded, Fields, HeaderColumns, Record, Retained
+from headrace.protocol.kernel_types import Buffer, Columns, HeaderColumns, Record, Retained
 
-__all__ = ["COMPILED", "Records", "encode", "encode_columns", "gather", "validity"]
+__all__ = ["COMPILED", "Records"]
 
 COMPILED: bool
 
@@ -30,18 +29,3 @@ class Records:
     def first_at_or_after(self, timestamp: int) -> tuple[int, int] | None: ...
     def latest(self) -> tuple[int, int] | None: ...
     def retain(self, mask: Buffer, base_timestamp: int | None = None) -> Retained: ...
-
-def encode(
-    records: Iterable[Fields], base_timestamp: int | None = None, offset_deltas: Sequence[int] | None = None
-) -> Encoded: ...
-def encode_columns(
-    keys: Column | None,
-    values: Column | None,
-    timestamps: array[int],
-    headers: HeaderColumns | None = None,
-    *,
-    start: int = 0,
-    size_bytes_max: int = 0x7FFFFFFF,
-) -> Encoded: ...
-def gather(column: Column, out: bytearray | memoryview, at: int, ends: array[int], first: int) -> int: ...
-def validity(lengths: array[int], bitmap: bytearray | memoryview, first: int) -> int: ...

@@ -70,6 +70,7 @@ class Columns:
         "key_positions",
         "offsets",
         "record_positions",
+        "tail_positions",
         "timestamps",
         "value_lengths",
         "value_positions",
@@ -87,6 +88,7 @@ class Columns:
         self.value_lengths: array[int] = array("i", (0,)) * count
         self.header_positions: array[int] = array("i", (0,)) * count
         self.header_counts: array[int] = array("i", (0,)) * count
+        self.tail_positions: array[int] = array("i", (0,)) * count  # what comes after a record's timestamp
 
     @property
     def keys(self) -> Column:

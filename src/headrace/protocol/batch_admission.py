@@ -1,0 +1,146 @@
+"""What a producer may send to a partition: exactly one sound batch of its own (Kafka 4's rules, Kafka's error codes).
+
+Everything here is decided by the header and the CRC, per batch and never per record. Storage decides what needs the
+topic or the partition's state: the size limit, sequences and epochs, keys on compacted topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from headrace.errors import Error, ProtocolError, Refused
+from headrace.protocol.batch import (
+    COMPRESSION_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE_BYTES,
+    NO_PRODUCER,
+    NO_TIMESTAMP,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    Batch,
+)
+from headrace.protocol.compression import Compression
+from headrace.protocol.kernel import Records
+
+__all__ = ["admit", "check_keys", "check_timestamps"]
+
+_MAGIC_AT: Final = 16
+_NO_LIMIT_MS: Final = 0x7FFFFFFFFFFFFFFF
+_ZSTD_SINCE_VERSION: Final = 7  # of Produce (KIP-110)
+_FORBIDDEN_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
+
+
+def admit(records: memoryview | None, version: int) -> Batch:
+    """The one batch of a partition's produce in this version of Produce, checked; or Refused, with Kafka's error code.
+
+    The batch is not changed: the log assigns its offsets.
+    """
+    if records is None or not records:
+        raise Refused(Error.INVALID_RECORD, "A produce request must have a record batch for each of its partitions.")
+    try:
+        batch = Batch(records)
+    except ProtocolError as error:
+        raise _unreadable(records, error) from error
+    attributes = batch.attributes
+    compression = attributes & COMPRESSION_MASK
+    if compression >= Compression.ZSTD and (compression > Compression.ZSTD or version < _ZSTD_SINCE_VERSION):
+        raise Refused(
+            Error.UNSUPPORTED_COMPRESSION_TYPE,
+            f"Compression {compression} can't be used in version {version} of Produce; zstd needs version 7.",
+        )
+    if batch.size_bytes != len(records):
+        raise _not_one_batch(batch, records)
+    try:
+        batch.verify()
+    except ProtocolError as error:
+        raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
+    if attributes & _FORBIDDEN_BITS:
+        raise _forbidden(attributes)
+    if batch.base_offset:
+        raise Refused(
+            Error.INVALID_RECORD, f"A produced batch must begin at offset 0 and begins at {batch.base_offset}."
+        )
+    if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
+        raise Refused(
+            Error.INVALID_RECORD,
+            f"A produced batch says that it has {batch.record_count} records and a last offset of "
+            f"{batch.last_offset_delta}; offsets must count the records from 0.",
+        )
+    if batch.producer_id > NO_PRODUCER:
+        if batch.base_sequence < 0 or batch.producer_epoch < 0:
+            raise Refused(
+                Error.INVALID_RECORD,
+                f"The batch of producer {batch.producer_id} needs a sequence and an epoch from 0 on, and has "
+                f"{batch.base_sequence} and {batch.producer_epoch}.",
+            )
+    elif attributes & TRANSACTIONAL_BIT:
+        raise Refused(Error.INVALID_RECORD, "A batch of a transaction needs a producer id, and has none.")
+    return batch
+
+
+def check_timestamps(
+    batch: Batch, records: Callable[[], Records], now_ms: int, before_ms_max: int, after_ms_max: int
+) -> None:
+    """Refuse create times outside of `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`.
+
+    The header has the greatest timestamp, and we trust it. It has not the least, so a limit on that (the default is
+    none) opens the batch: `records` is called. Records without a timestamp (-1) pass, as in Kafka.
+    """
+    least = greatest = batch.max_timestamp
+    if before_ms_max < _NO_LIMIT_MS:
+        least, greatest = records().timestamp_bounds()
+    for timestamp in (least, greatest):
+        if timestamp != NO_TIMESTAMP and not -after_ms_max <= now_ms - timestamp <= before_ms_max:
+            raise Refused(
+                Error.INVALID_TIMESTAMP,
+                f"Timestamp {timestamp} is out of range: the topic takes {now_ms - before_ms_max} to "
+                f"{now_ms + after_ms_max}.",
+            )
+
+
+def check_keys(records: Records) -> None:
+    """Refuse records without a key, for compacted topics."""
+    index = records.first_without_key()
+    if index >= 0:
+        raise Refused(
+            Error.INVALID_RECORD, f"Record {index} has no key, and a compacted topic needs one in every record."
+        )
+
+
+def _unreadable(records: memoryview, error: ProtocolError) -> Refused:
+    if len(records) > _MAGIC_AT and records[_MAGIC_AT] in (0, 1):
+        return Refused(
+            Error.INVALID_RECORD,
+            f"Records of format {records[_MAGIC_AT]} can't be produced; only format 2 is accepted.",
+        )
+    if len(records) < HEADER_SIZE_BYTES:
+        return Refused(Error.INVALID_RECORD, str(error))
+    return Refused(Error.CORRUPT_MESSAGE, str(error))
+
+
+def _not_one_batch(batch: Batch, records: memoryview) -> Refused:
+    """The length says another end than the bytes: a batch is missing in part, others follow, or the length lies."""
+    if not batch.is_whole:
+        return Refused(
+            Error.INVALID_RECORD, f"The batch says that it is {batch.size_bytes} bytes long, and {len(records)} came."
+        )
+    try:
+        follows = Batch(records, batch.end).is_whole
+    except ProtocolError:
+        follows = False
+    if follows:
+        return Refused(Error.INVALID_RECORD, "A produce request has one batch a partition, and more than one came.")
+    return Refused(
+        Error.CORRUPT_MESSAGE,
+        f"The batch says that it is {batch.size_bytes} bytes long, and {len(records)} bytes came that are no batches.",
+    )
+
+
+def _forbidden(attributes: int) -> Refused:
+    if attributes & CONTROL_BIT:
+        return Refused(Error.INVALID_RECORD, "Only brokers write control batches, and a producer sent one.")
+    if attributes & TIMESTAMP_TYPE_BIT:
+        return Refused(Error.INVALID_TIMESTAMP, "Only brokers set LogAppendTime, and a producer sent a batch with it.")
+    return Refused(Error.INVALID_RECORD, "Only compaction sets a delete horizon, and a producer sent a batch with one.")
