@@ -53,8 +53,8 @@ stubs: setup ## Make the typed stub of the messages again
 	$(BIN)/python -m headrace.protocol.stubs
 
 site: setup ## Render the docs as a web site in build/site
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt '.[docs]'
-	$(BIN)/mkdocs build --quiet --strict --site-dir build/site
+	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 bench: setup ## Measure the codec and the record kernel against their peers
 	$(BIN)/python -m bench.protocol $(ARGS)

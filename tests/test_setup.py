@@ -1,0 +1,63 @@
+"""What set-up rests on: pins that hold everywhere, an extension that may fail, a kernel that is not stale."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+KERNEL = ROOT / "src" / "headrace" / "protocol" / "kernel.py"
+PINS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[<>=!~\[; ]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_every_pin_is_exact_and_names_no_host() -> None:
+    assert [pin for pin in PINS if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.]+", pin)] == []
+
+
+def test_everything_that_is_asked_for_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lists = [project["project"]["dependencies"], *project["project"]["optional-dependencies"].values()]
+    wanted = {name_of(requirement) for requirements in lists for requirement in requirements}
+    assert wanted - {name_of(pin) for pin in PINS} == set()
+
+
+def test_a_compiled_kernel_is_not_older_than_its_source() -> None:
+    """It would hide the edits of its source from every other test."""
+    stale = [
+        built.name for built in KERNEL.parent.glob("kernel.*.so") if built.stat().st_mtime < KERNEL.stat().st_mtime
+    ]
+    assert stale == [], "the compiled kernel is stale: run make setup"
+
+
+def test_set_up_runs_again_when_what_it_depends_on_changes() -> None:
+    rules = dict(re.findall(r"^(\$\(VENV\)/\.\w+): (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert {"pyproject.toml", "setup.py", "constraints.txt"} <= set(rules["$(VENV)/.packages"].split())
+    assert {"$(VENV)/.packages", "$(KERNEL)"} <= set(rules["$(VENV)/.kernel"].split())
+
+
+def test_ci_runs_make_test() -> None:
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert (ROOT / ".ci" / "run").read_text().endswith("exec make test\n")
+
+
+@pytest.mark.parametrize("python", ["/nonexistent/python3", "false"])
+def test_no_suitable_python_is_one_sentence(python: str, tmp_path: Path) -> None:
+    """In a folder of its own, so that it makes nothing here."""
+    (tmp_path / "tools").mkdir()
+    script = tmp_path / "tools" / "setup.sh"
+    script.write_text((ROOT / "tools" / "setup.sh").read_text())
+    done = subprocess.run(
+        ["sh", script, "packages"], capture_output=True, text=True, check=False, env={**os.environ, "PYTHON": python}
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith("headrace: Python 3.11 or newer is needed.")
+    assert done.stderr.count("\n") == 1
