@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-KERNEL := src/headrace/protocol/kernel.py src/headrace/protocol/kernel_writer.py
+COMPILED := $(shell grep -rl --include=*.py '^\# cython:' src/headrace)
 JOBS ?= 2
 ARGS ?=
 
@@ -28,7 +28,7 @@ $(VENV)/.packages: pyproject.toml setup.py constraints.txt tools/setup.sh
 	@tools/setup.sh packages
 	@touch $@
 
-$(VENV)/.kernel: $(VENV)/.packages $(KERNEL)
+$(VENV)/.kernel: $(VENV)/.packages $(COMPILED)
 	@tools/setup.sh kernel
 	@touch $@
 
@@ -64,4 +64,4 @@ fuzz: setup ## Throw hostile frames at the codec for as long as you like
 
 clean: ## Remove what was made, .venv too
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
-	rm -f src/headrace/protocol/kernel*.so
+	find src -name "*.so" -delete

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-KERNEL = ROOT / "src" / "headrace" / "protocol" / "kernel.py"
+COMPILED = [path for path in (ROOT / "src").rglob("*.py") if path.read_text().startswith("# cython:")]
 PINS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
 
 
@@ -30,18 +30,18 @@ def test_everything_that_is_asked_for_is_pinned() -> None:
     assert wanted - {name_of(pin) for pin in PINS} == set()
 
 
-def test_a_compiled_kernel_is_not_older_than_its_source() -> None:
+@pytest.mark.parametrize("source", COMPILED, ids=lambda source: source.stem)
+def test_a_compiled_module_is_not_older_than_its_source(source: Path) -> None:
     """It would hide the edits of its source from every other test."""
-    stale = [
-        built.name for built in KERNEL.parent.glob("kernel.*.so") if built.stat().st_mtime < KERNEL.stat().st_mtime
-    ]
-    assert stale == [], "the compiled kernel is stale: run make setup"
+    built = list(source.parent.glob(f"{source.stem}.*.so"))
+    stale = [path.name for path in built if path.stat().st_mtime < source.stat().st_mtime]
+    assert stale == [], "what is compiled is stale: run make setup"
 
 
 def test_set_up_runs_again_when_what_it_depends_on_changes() -> None:
     rules = dict(re.findall(r"^(\$\(VENV\)/\.\w+): (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {"pyproject.toml", "setup.py", "constraints.txt"} <= set(rules["$(VENV)/.packages"].split())
-    assert {"$(VENV)/.packages", "$(KERNEL)"} <= set(rules["$(VENV)/.kernel"].split())
+    assert {"$(VENV)/.packages", "$(COMPILED)"} <= set(rules["$(VENV)/.kernel"].split())
 
 
 def test_ci_runs_make_test() -> None:

@@ -44,23 +44,25 @@ packages() {
     install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 }
 
-# A compiled kernel hides the file that it was made from, so an older one has to go even when there is no new one.
+# A compiled module hides the file that it was made from, so an old one has to go even when no new one can be made.
 kernel() {
-    fresh && return
-    rm -f src/headrace/protocol/kernel*.so
+    compiled && return
+    find src -name '*.so' -delete
     "$venv/bin/python" setup.py --quiet build_ext --inplace >>"$log" 2>&1 || true
-    if fresh; then
-        return
-    elif command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; then
+    compiled && return
+    find src -name '*.so' -delete
+    if command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; then
         say "the record kernel did not compile and runs as plain Python, slower but the same; the reason is in $log"
     else
         say "there is no C compiler here, so the record kernel runs as plain Python, slower but the same"
     fi
 }
 
-fresh() {
-    for unit in kernel kernel_writer; do
-        [ -n "$(find src/headrace/protocol -name "$unit.*.so" -newer "src/headrace/protocol/$unit.py")" ] || return 1
+# Whether each module that begins with "# cython:" has a compiled form for this Python that is newer than itself.
+compiled() {
+    suffix=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+    for source in $(grep -rl --include='*.py' '^# cython:' src/headrace); do
+        [ -n "$(find "${source%.py}$suffix" -newer "$source" 2>/dev/null)" ] || return 1
     done
 }
 
