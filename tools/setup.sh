@@ -47,7 +47,9 @@ packages() {
 # A compiled module hides the file that it was made from, so an old one has to go even when no new one can be made.
 kernel() {
     compiled && return
-    find src -name '*.so' -delete
+    for source in $sources; do
+        fresh "$source" || rm -f "${source%.py}".*.so
+    done
     "$venv/bin/python" setup.py --quiet build_ext --inplace >>"$log" 2>&1 || true
     compiled && return
     find src -name '*.so' -delete
@@ -58,12 +60,15 @@ kernel() {
     fi
 }
 
-# Whether each module that begins with "# cython:" has a compiled form for this Python that is newer than itself.
 compiled() {
+    sources=$(grep -rl --include='*.py' '^# cython:' src/headrace)
     suffix=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-    for source in $(grep -rl --include='*.py' '^# cython:' src/headrace); do
-        [ -n "$(find "${source%.py}$suffix" -newer "$source" 2>/dev/null)" ] || return 1
+    for source in $sources; do
+        fresh "$source" || return 1
     done
 }
+
+# Whether a module has a compiled form for this Python that is newer than itself.
+fresh() { [ -n "$(find "${1%.py}$suffix" -newer "$1" 2>/dev/null)" ]; }
 
 "${1:?say what: packages or kernel}"
