@@ -1,0 +1,196 @@
+"""Finding a batch in a segment: by offset, by time. Binary search in an index, then a short walk over headers.
+
+The cost follows index.interval.bytes and the size of a batch, never what is stored. An index that leads to something
+else than a batch is rebuilt on the spot, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import Final, NamedTuple
+
+from headrace.errors import HeadraceError, ProtocolError
+from headrace.protocol.batch import HEADER_SIZE_BYTES, MAGIC, Batch
+from headrace.protocol.records import records_of
+from headrace.storage import names
+from headrace.storage.index import IndexDamaged
+from headrace.storage.segment import Segment
+
+logger = logging.getLogger(__name__)
+
+WALK_BYTES: Final = 4096
+_LOCATE: Final = Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
+_LOCATE_BYTES: Final = _LOCATE.size
+_LOG_OVERHEAD_BYTES: Final = 12
+
+_unpack_location = _LOCATE.unpack_from
+
+
+class Located(NamedTuple):
+    """A batch, by its header."""
+
+    position: int
+    size_bytes: int
+    base_offset: int
+    last_offset: int
+
+
+class Stamped(NamedTuple):
+    """A record that was looked up by time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class SegmentUnreadable(HeadraceError):
+    """Bytes of a segment are no batch, and no index is to blame."""
+
+    def __init__(self, path: str, position: int) -> None:
+        self.path = path
+        self.position = position
+        super().__init__(
+            f"{path} has no record batch at byte {position}, where one should be; run `headrace log verify` on its "
+            "folder, and fetch the partition from another replica or cut it there"
+        )
+
+
+def locate(segment: Segment, offset: int) -> Located | None:
+    """The first batch whose last offset is at or after `offset`; None when all are before it."""
+    try:
+        return _locate(segment, offset)
+    except SegmentUnreadable:
+        _rebuild(segment)
+        return _locate(segment, offset)
+
+
+def _locate(segment: Segment, offset: int) -> Located | None:
+    entry_offset, position = segment.offset_index.lookup(offset)
+    file = segment.file
+    end = segment.size_bytes
+    is_entry = position > 0
+    while position + HEADER_SIZE_BYTES <= end:
+        chunk = file.read(position, min(WALK_BYTES, end - position))
+        last_at = len(chunk) - _LOCATE_BYTES
+        at = 0
+        while at <= last_at:
+            base_offset, length, magic, delta = _unpack_location(chunk, at)
+            last_offset = base_offset + delta
+            size_bytes = length + _LOG_OVERHEAD_BYTES
+            # Kafka's entry has the last offset of what was appended at its position, which may be several batches.
+            if magic != MAGIC or size_bytes < HEADER_SIZE_BYTES or (is_entry and last_offset > entry_offset):
+                raise SegmentUnreadable(segment.full_path(), position + at)
+            is_entry = False
+            if last_offset >= offset:
+                return Located(position + at, size_bytes, base_offset, last_offset)
+            at += size_bytes
+        if not at:
+            break
+        position += at
+    return None
+
+
+def headers(segment: Segment, position: int = 0, entry_offset: int | None = None) -> Iterator[tuple[int, Batch]]:
+    """The batches from one at `position` on: where each is, and its header. Only the header is in its buffer.
+
+    With the offset of the index entry that led here, the first batch is held against it.
+    """
+    end = segment.size_bytes
+    while position + HEADER_SIZE_BYTES <= end:
+        chunk = memoryview(segment.file.read(position, min(WALK_BYTES, end - position)))
+        at = 0
+        while at + HEADER_SIZE_BYTES <= len(chunk):
+            try:
+                batch = Batch(chunk, at)
+            except ProtocolError as error:
+                raise SegmentUnreadable(segment.full_path(), position + at) from error
+            if entry_offset is not None and not segment.base_offset <= batch.last_offset <= entry_offset:
+                raise SegmentUnreadable(segment.full_path(), position + at)
+            entry_offset = None
+            yield position + at, batch
+            at += batch.size_bytes
+        if not at:
+            return
+        position += at
+
+
+def read_batch(segment: Segment, position: int, size_bytes: int) -> Batch:
+    return Batch(memoryview(segment.file.read(position, size_bytes)))
+
+
+def first_at_or_after(
+    segment: Segment, timestamp: int, start_offset: int, decompressed_bytes_max: int
+) -> Stamped | None:
+    """The first record with a timestamp at or after one, among those from `start_offset` on."""
+    try:
+        return _first_at_or_after(segment, timestamp, start_offset, decompressed_bytes_max)
+    except SegmentUnreadable:
+        _rebuild(segment)
+        return _first_at_or_after(segment, timestamp, start_offset, decompressed_bytes_max)
+
+
+def _first_at_or_after(
+    segment: Segment, timestamp: int, start_offset: int, decompressed_bytes_max: int
+) -> Stamped | None:
+    entry = max(_entry_before_time(segment, timestamp), segment.offset_index.lookup(start_offset), key=_position)
+    for position, batch in headers(segment, entry[1], entry[0] if entry[1] else None):
+        if batch.max_timestamp >= timestamp and batch.last_offset >= start_offset:
+            found = _inside(segment, position, batch, timestamp, start_offset, decompressed_bytes_max)
+            if found is not None:
+                return found
+    return None
+
+
+def _entry_before_time(segment: Segment, timestamp: int) -> tuple[int, int]:
+    """The entry of the offset index from which to walk to the first batch that reaches a timestamp.
+
+    Timestamps of records go back and forth, and the time index has entries only where the largest one grew. So that
+    batch lies behind the last entry below the timestamp and not behind the one after that, and there in the last
+    interval of the offset index: by the end of the one before, the largest timestamp had not grown yet.
+    """
+    time_index, offset_index = segment.time_index, segment.offset_index
+    after = bisect_left(range(len(time_index)), timestamp, key=lambda entry: time_index[entry][0])
+    if after == len(time_index):
+        return offset_index[-1] if len(offset_index) else (segment.base_offset, 0)
+    position = offset_index.lookup(time_index[after][1])[1]
+    entry = bisect_left(range(len(offset_index)), position, key=lambda entry: offset_index[entry][1])
+    return offset_index[entry - 1] if entry > 0 else (segment.base_offset, 0)
+
+
+def latest(segment: Segment, decompressed_bytes_max: int) -> Stamped | None:
+    """The first record that has the largest timestamp of the segment."""
+    timestamp, offset = segment.max_timestamp
+    if timestamp < 0:
+        return None
+    found = locate(segment, offset)
+    if found is None:
+        return None
+    batch = read_batch(segment, found.position, found.size_bytes)
+    record = records_of(batch, decompressed_bytes_max).latest()
+    return None if record is None else Stamped(batch.max_timestamp, record[0], batch.partition_leader_epoch)
+
+
+def _rebuild(segment: Segment) -> None:
+    logger.warning("%s", IndexDamaged(segment.full_path(names.INDEX), "leads to no batch"))
+    segment.rebuild_indexes()
+
+
+def _position(entry: tuple[int, int]) -> int:
+    return entry[1]
+
+
+def _inside(
+    segment: Segment, position: int, header: Batch, timestamp: int, start_offset: int, decompressed_bytes_max: int
+) -> Stamped | None:
+    batch = read_batch(segment, position, header.size_bytes)
+    records = records_of(batch, decompressed_bytes_max)
+    if header.base_offset >= start_offset:
+        record = records.first_at_or_after(timestamp)
+        return None if record is None else Stamped(record[1], record[0], header.partition_leader_epoch)
+    for found in records.decode():
+        if found.offset >= start_offset and found.timestamp >= timestamp:
+            return Stamped(found.timestamp, found.offset, header.partition_leader_epoch)
+    return None

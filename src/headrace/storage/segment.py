@@ -1,0 +1,365 @@
+"""One segment: a file of batches, and its indexes.
+
+The indexes of the active segment are held here and grow in memory; those of closed ones come from the cache that all
+logs share. The file is opened on demand and may be closed at any time by `Handles`. What is looked up in a segment is
+in `lookup`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from struct import Struct
+from typing import Final
+
+from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
+from headrace.storage import names
+from headrace.storage.disk import Bytes, File, FileVanished
+from headrace.storage.index import RELATIVE_OFFSET_MAX, IndexDamaged
+from headrace.storage.offset_index import OffsetIndex
+from headrace.storage.place import Place
+from headrace.storage.scan import SegmentScan
+from headrace.storage.time_index import NO_TIMESTAMP, TimeIndex
+from headrace.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+logger = logging.getLogger(__name__)
+
+INDEX_INTERVAL_BYTES: Final = 4096  # for what is rebuilt without a topic's settings at hand
+
+_TIME_ENTRY: Final = Struct(">qi")
+
+
+class Segment:
+    __slots__ = (
+        "_file",
+        "_first_timestamp",
+        "_max_timestamp",
+        "_max_timestamp_offset",
+        "_offset_index",
+        "_time_index",
+        "_transaction_index",
+        "_unindexed_bytes",
+        "base_offset",
+        "created_ms",
+        "has_transaction_index",
+        "modified_ms",
+        "place",
+        "size_bytes",
+        "touched",
+    )
+
+    def __init__(self, place: Place, base_offset: int, size_bytes: int, modified_ms: int) -> None:
+        """A segment whose files are there. It is closed until `activate`."""
+        self.place = place
+        self.base_offset = base_offset
+        self.size_bytes = size_bytes
+        self.created_ms = modified_ms
+        self.modified_ms = modified_ms
+        self.touched = False
+        self.has_transaction_index = False
+        self._file: File | None = None
+        self._offset_index: OffsetIndex | None = None
+        self._time_index: TimeIndex | None = None
+        self._transaction_index: TransactionIndex | None = None
+        self._first_timestamp: int | None = None
+        self._max_timestamp: int | None = None
+        self._max_timestamp_offset = base_offset
+        self._unindexed_bytes = 0
+
+    @classmethod
+    def create(cls, place: Place, base_offset: int, now_ms: int, preallocate_bytes: int = 0) -> Segment:
+        """A new active segment. Whatever is in a file of its name is dropped."""
+        segment = cls(place, base_offset, 0, now_ms)
+        segment.reset()
+        file = segment._open(create=True)
+        place.names_changed = True
+        if file.size():
+            file.truncate(0)
+        if preallocate_bytes:
+            file.preallocate(preallocate_bytes)
+        return segment
+
+    def reset(self) -> None:
+        """Makes it active, with empty indexes that the batches are to be taken into."""
+        self.forget_indexes()
+        self.has_transaction_index = False
+        self._offset_index = OffsetIndex(self.base_offset)
+        self._time_index = TimeIndex(self.base_offset)
+        self._transaction_index = TransactionIndex(self.base_offset)
+        self._first_timestamp = None
+        self._max_timestamp, self._max_timestamp_offset = NO_TIMESTAMP, self.base_offset
+        self._unindexed_bytes = 0
+
+    # ------------------------------------------------------------------------------------------------- files and names
+
+    @property
+    def name(self) -> str:
+        return names.segment_name(self.base_offset)
+
+    def path(self, suffix: str = names.LOG) -> str:
+        return self.place.path(self.name + suffix)
+
+    def full_path(self, suffix: str = names.LOG) -> str:
+        return self.place.disk.full_path(self.path(suffix))
+
+    @property
+    def is_open(self) -> bool:
+        return self._file is not None
+
+    @property
+    def is_active(self) -> bool:
+        return self._offset_index is not None
+
+    @property
+    def file(self) -> File:
+        """The file of batches, open. Who keeps it beyond the call holds it."""
+        self.touched = True
+        return self._file or self._open()
+
+    def _open(self, *, create: bool = False) -> File:
+        self._file = file = self.place.handles.open(self, self.place.disk, self.path(), create=create)
+        return file
+
+    def close_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def mark_deleted(self) -> list[str]:
+        """Renames the files, so that after a crash nobody takes them for a segment; returns their names.
+
+        The batches go first: indexes without them mean nothing. Readers that hold the file are not disturbed.
+        """
+        self.forget_indexes()
+        marked = []
+        for suffix in names.SEGMENT_SUFFIXES:
+            if suffix == names.TXN_INDEX and not self.has_transaction_index:
+                continue
+            try:
+                self.place.rename(self.name + suffix, self.name + suffix + names.DELETED)
+            except FileVanished:
+                continue  # the indexes of an active segment are in memory only
+            marked.append(self.name + suffix + names.DELETED)
+        self.close_file()
+        return marked
+
+    # ------------------------------------------------------------------------------------------------------- appending
+
+    def append(self, content: Bytes, batches: Iterable[Batch], index_interval_bytes: int) -> None:
+        """Writes batches to the end in one call, and indexes them. When the write raises, nothing has changed here."""
+        position = self.size_bytes
+        self.size_bytes = position + self.file.write(position, (content,))
+        for batch in batches:
+            self.index(batch, position, index_interval_bytes)
+            position += batch.size_bytes
+
+    def index(self, batch: Batch, position: int, index_interval_bytes: int) -> None:
+        """Takes a batch at a position into the indexes of an active segment."""
+        timestamp = batch.max_timestamp
+        if not position:
+            self._first_timestamp = timestamp
+        if timestamp > self._max_timestamp:  # type: ignore[operator]  # an active segment knows it
+            self._max_timestamp = timestamp
+            self._max_timestamp_offset = batch.base_offset + batch.last_offset_delta
+        if self._unindexed_bytes > index_interval_bytes:
+            assert self._offset_index is not None
+            assert self._time_index is not None
+            self._offset_index.append(batch.base_offset + batch.last_offset_delta, position)
+            self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)  # type: ignore[arg-type]
+            self._unindexed_bytes = 0
+        self._unindexed_bytes += batch.size_bytes
+
+    def add_aborted(self, aborted: AbortedTransaction) -> None:
+        assert self._transaction_index is not None
+        self._transaction_index.append(aborted)
+        self.has_transaction_index = True
+
+    def is_index_full(self, index_bytes_max: int) -> bool:
+        """No entry more fits into an active segment's indexes, so that the log rolls."""
+        assert self._offset_index is not None
+        assert self._time_index is not None
+        return self._offset_index.is_full(index_bytes_max) or self._time_index.is_full(index_bytes_max)
+
+    def can_hold(self, last_offset: int) -> bool:
+        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
+
+    def cut_back(self) -> None:
+        """After a write that raised: what of it is in the file goes."""
+        self.file.truncate(self.size_bytes)
+
+    def cut(self, position: int, offset: int) -> None:
+        """Drops everything from the batch at `position` on, which is the first that holds `offset` or more."""
+        assert self._offset_index is not None
+        assert self._time_index is not None
+        assert self._transaction_index is not None
+        self.file.truncate(position)
+        self.size_bytes = position
+        self._offset_index.truncate_to(offset)
+        self._time_index.truncate_to(offset)
+        self._transaction_index.truncate_to(offset)
+        self._max_timestamp, self._max_timestamp_offset = self._time_index.last_entry
+        self._unindexed_bytes = 0
+        if not position:
+            self._first_timestamp = None
+
+    def saw_timestamp(self, timestamp: int, offset: int) -> None:
+        """Of a batch that the time index has no entry for."""
+        if timestamp > self._max_timestamp:  # type: ignore[operator]
+            self._max_timestamp, self._max_timestamp_offset = timestamp, offset
+
+    # ---------------------------------------------------------------------------------------------- active and closed
+
+    def activate(self) -> None:
+        """Takes the indexes out of the cache, to append to them."""
+        if not self.is_active:
+            offset_index, time_index, transaction_index = self.offset_index, self.time_index, self.transaction_index
+            self.forget_indexes()
+            self._offset_index, self._time_index, self._transaction_index = offset_index, time_index, transaction_index
+            self._max_timestamp, self._max_timestamp_offset = time_index.last_entry
+
+    def deactivate(self, now_ms: int) -> list[str]:
+        """Writes the indexes to their files and leaves them to the cache; returns the names of those files."""
+        assert self._offset_index is not None
+        assert self._time_index is not None
+        written = self.persist_indexes()
+        self.modified_ms = now_ms
+        for index in (self._offset_index, self._time_index, self._transaction_index):
+            if index is not None and len(index):
+                self.place.indexes.get((self, type(index)), lambda index=index: index)  # type: ignore[misc]
+        self._offset_index = self._time_index = self._transaction_index = None
+        return written
+
+    def persist_indexes(self) -> list[str]:
+        """Writes out what the files do not have yet; returns their names.
+
+        The largest timestamp gets an entry of its own: retention and lookups need no more than the last entry.
+        """
+        assert self._time_index is not None
+        self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)  # type: ignore[arg-type]
+        written = []
+        for suffix, index in (
+            (names.INDEX, self._offset_index),
+            (names.TIME_INDEX, self._time_index),
+            (names.TXN_INDEX, self._transaction_index if self.has_transaction_index else None),
+        ):
+            if index is not None:
+                file = self.place.create(self.name + suffix)
+                try:
+                    if not index.persisted_entries and file.size():
+                        file.truncate(0)  # of an index that was thrown away
+                    index.persist(file)
+                finally:
+                    file.close()
+                written.append(self.name + suffix)
+        return written
+
+    # --------------------------------------------------------------------------------------------------------- indexes
+
+    @property
+    def offset_index(self) -> OffsetIndex:
+        held = self._offset_index
+        return held if held is not None else self.place.indexes.get((self, OffsetIndex), self._load_offset_index)
+
+    @property
+    def time_index(self) -> TimeIndex:
+        held = self._time_index
+        return held if held is not None else self.place.indexes.get((self, TimeIndex), self._load_time_index)
+
+    @property
+    def transaction_index(self) -> TransactionIndex:
+        """Empty where there is no file. A damaged one raises IndexDamaged: only the log can rebuild it."""
+        if self._transaction_index is not None:
+            return self._transaction_index
+        if not self.has_transaction_index:
+            return TransactionIndex(self.base_offset)
+        return self.place.indexes.get((self, TransactionIndex), self._load_transaction_index)
+
+    def forget_indexes(self) -> None:
+        self._offset_index = self._time_index = self._transaction_index = None
+        for kind in (OffsetIndex, TimeIndex, TransactionIndex):
+            self.place.indexes.forget((self, kind))
+
+    def _load_offset_index(self) -> OffsetIndex:
+        try:
+            index = OffsetIndex.load(self.place.disk, self.path(names.INDEX), self.base_offset)
+            if len(index) and index[-1][1] >= self.size_bytes:
+                raise IndexDamaged(self.full_path(names.INDEX), "goes beyond its segment")
+            return index
+        except IndexDamaged as damaged:
+            logger.warning("%s", damaged)
+            self.place.indexes.forget((self, TimeIndex))
+            return self._rebuild()[0]
+
+    def _load_time_index(self) -> TimeIndex:
+        try:
+            return TimeIndex.load(self.place.disk, self.path(names.TIME_INDEX), self.base_offset)
+        except IndexDamaged as damaged:
+            logger.warning("%s", damaged)
+            self.place.indexes.forget((self, OffsetIndex))
+            return self._rebuild()[1]
+
+    def _load_transaction_index(self) -> TransactionIndex:
+        return TransactionIndex.load(self.place.disk, self.path(names.TXN_INDEX), self.base_offset)
+
+    def rebuild_indexes(self) -> None:
+        """Makes the offset and the time index anew from the batches, whatever the files say."""
+        was_active = self.is_active
+        self.place.indexes.forget((self, OffsetIndex))
+        self.place.indexes.forget((self, TimeIndex))
+        offset_index, time_index = self._rebuild()
+        if was_active:
+            self._offset_index, self._time_index = offset_index, time_index
+
+    def _rebuild(self) -> tuple[OffsetIndex, TimeIndex]:
+        """Both at once: lookups by time rely on entries of the two that were made together."""
+        spare = Segment(self.place, self.base_offset, self.size_bytes, self.modified_ms)
+        spare.reset()
+        scan = SegmentScan(self.file, self.size_bytes, self.base_offset)
+        for batch in scan.batches():
+            spare.index(batch, scan.position, INDEX_INTERVAL_BYTES)
+        assert spare._offset_index is not None
+        assert spare._time_index is not None
+        spare.persist_indexes()
+        return spare._offset_index, spare._time_index
+
+    # ------------------------------------------------------------------------------------------------------ timestamps
+
+    @property
+    def max_timestamp(self) -> tuple[int, int]:
+        """The largest timestamp and the last offset of its batch; -1 and the base offset when there is none."""
+        if self._max_timestamp is None:
+            self._max_timestamp, self._max_timestamp_offset = self._read_last_time_entry()
+        return self._max_timestamp, self._max_timestamp_offset
+
+    def largest_timestamp(self) -> int:
+        """Of its records; of its last change where no record has a timestamp."""
+        timestamp = self.max_timestamp[0]
+        return timestamp if timestamp >= 0 else self.modified_ms
+
+    def first_timestamp(self) -> int:
+        """Of its first batch, from which segment.ms counts; -1 when it has none."""
+        if self._first_timestamp is None:
+            if not self.size_bytes:
+                return NO_TIMESTAMP
+            self._first_timestamp = Batch(memoryview(self.file.read(0, HEADER_SIZE_BYTES))).max_timestamp
+        return self._first_timestamp
+
+    def _read_last_time_entry(self) -> tuple[int, int]:
+        """From the end of the file: an index is not loaded for one entry."""
+        disk, path = self.place.disk, self.path(names.TIME_INDEX)
+        try:
+            size_bytes = disk.stat(path).size
+            if size_bytes and size_bytes % _TIME_ENTRY.size == 0:
+                file = disk.open(path, read_only=True)
+                try:
+                    timestamp, relative = _TIME_ENTRY.unpack(file.read(size_bytes - _TIME_ENTRY.size, _TIME_ENTRY.size))
+                finally:
+                    file.close()
+                if timestamp >= 0 <= relative:
+                    return timestamp, self.base_offset + relative
+        except FileVanished:
+            pass
+        return self.time_index.last_entry
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.path()} bytes={self.size_bytes}{' active' if self.is_active else ''}>"
