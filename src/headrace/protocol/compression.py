@@ -1,7 +1,7 @@
 """The codecs of record batches, in the framings that Kafka's clients write and read.
 
-gzip and zstd are one or more of their own frames. lz4 is the frame format, which we write block by block: Java's
-client reads only frames of independent blocks. snappy comes raw (librdkafka) and in xerial's framing (Java,
+gzip and zstd are one or more of their own frames. lz4 is the frame format, written with independent blocks: Java's
+client reads no others. snappy comes raw (librdkafka) and in xerial's framing (Java,
 kafka-python, aiokafka); we read both and write xerial's, which all of them read.
 
 Decompression is bounded by its caller: the output grows in steps up to the limit and never past it.
@@ -61,7 +61,7 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
         case Compression.SNAPPY:
             return _compress_xerial(data)
         case Compression.LZ4:
-            return _compress_lz4_frame(data, level)
+            return _compress_lz4_fast(data) if level is None else _compress_lz4(data, level)
 
 
 def decompress(compression: Compression, data: Buffer, size_bytes_max: int) -> Buffer:
@@ -162,15 +162,19 @@ _LZ4_END: Final = bytes(4)
 _LZ4_STORED: Final = 0x80000000
 
 
-def _compress_lz4_frame(data: Buffer, level: int | None) -> bytearray:
+def _compress_lz4(data: Buffer, level: int) -> bytes:
+    compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
+    compressor.compress(data)
+    return bytes(compressor.finish())
+
+
+def _compress_lz4_fast(data: Buffer) -> bytearray:
+    """The fast compressor, which cramjam has for blocks only; and a frame around them costs less than its own."""
     view = memoryview(data)
     out = bytearray(_LZ4_HEADER)
     for at in range(0, len(view), _LZ4_BLOCK_SIZE_BYTES):
         block = view[at : at + _LZ4_BLOCK_SIZE_BYTES]
-        if level is None:
-            small = cramjam.lz4.compress_block(block, store_size=False)
-        else:
-            small = cramjam.lz4.compress_block(block, mode="high_compression", compression=level, store_size=False)
+        small = cramjam.lz4.compress_block(block, store_size=False)
         if len(small) < len(block):
             out += _LITTLE_INT32.pack(len(small))
             out += bytes(small)
@@ -220,6 +224,8 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
     while at < len(view):
         if bytes(view[at : at + 8]) == _XERIAL_MAGIC:  # at the start, and wherever streams were put one after another
             at += len(_XERIAL_HEADER)
+            if at > len(view):
+                raise ProtocolError("Records compressed with snappy end in the middle of a header.")
             continue
         if len(view) - at < 4:
             raise ProtocolError("Records compressed with snappy end in the middle of a block's length.")
