@@ -164,7 +164,7 @@ _LZ4_STORED: Final = 0x80000000
 
 def _compress_lz4(data: Buffer, level: int) -> bytes:
     compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
-    compressor.compress(data)
+    compressor.compress(bytes(data))
     return bytes(compressor.finish())
 
 
