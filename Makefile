@@ -57,10 +57,10 @@ site: setup ## Render the docs as a web site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
 bench: setup ## Measure the codec and the record kernel against their peers
-	$(BIN)/python -m bench.protocol $(ARGS)
+	$(BIN)/python -m bench.protocol.codec $(ARGS)
 
 fuzz: setup ## Throw hostile frames at the codec for as long as you like
-	HYPOTHESIS_PROFILE=campaign $(BIN)/python -m tests.protocol.fuzz $(ARGS)
+	$(BIN)/python -m tests.fuzz.messages $(ARGS)
 
 clean: ## Remove what was made, .venv too
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
