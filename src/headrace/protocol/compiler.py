@@ -310,7 +310,7 @@ class _DecoderSource(_Source):
             "new": object.__new__,
             "uvarint": wire.read_uvarint,
             "uvarint_rest": wire.read_uvarint_rest,
-            "unknown_tags": wire.read_unknown_tags,
+            "skip_tags": wire.skip_tags,
         }
         self.run: list[tuple[str, str]] = []
         self.in_view = has_records(self.shape.body, version)
@@ -370,7 +370,8 @@ class _DecoderSource(_Source):
             flag = self.name("f")
             self.run.append(("b", flag))
             self.flush()
-            with self.block(f"if {flag} < 0:"):
+            # Null is -1 in a row of fields, and 0 in a tagged one.
+            with self.block(f"if {flag} {'<= 0' if field.tag is not None and self.flexible else '< 0'}:"):
                 self.line(f"{target} = None")
             with self.block("else:"):
                 self.struct_fields(field.struct, var)
@@ -470,13 +471,20 @@ class _DecoderSource(_Source):
             with self.block(f"if elements < 0 or {count} * 2 > end - p:"):
                 self.line("raise Malformed")
             if not tagged:
-                self.line(f"{var}.unknown_tags, p = unknown_tags(b, p, end, {count})")
+                self.line(f"q = skip_tags(b, p, end, {count})")
+                self.line(f"{var}.unknown_tags = bytes(b[p:q])")
+                self.line("p = q")
                 return
+            unknown = self.name("u")
+            self.line(f"{unknown} = []")
             with self.block(f"for _ in range({count}):"):
-                self.tag(tagged, var)
+                self.tag(tagged, var, unknown)
+            with self.block(f"if {unknown}:"):
+                self.line(f"{var}.unknown_tags = b''.join({unknown})")
 
-    def tag(self, tagged: list[Field], var: str) -> None:
-        tag, stop = self.name("t"), self.name("q")
+    def tag(self, tagged: list[Field], var: str, unknown: str) -> None:
+        start, tag, stop = self.name("p"), self.name("t"), self.name("q")
+        self.line(f"{start} = p")
         self.line(f"{tag}, p = uvarint(b, p)")
         self.line(f"{stop}, p = uvarint(b, p)")
         self.line(f"{stop} += p")
@@ -491,7 +499,6 @@ class _DecoderSource(_Source):
                     self.line("raise Malformed")
             word = "elif"
         with self.block("else:"):
-            with self.block(f"if {var}.unknown_tags is None:"):
-                self.line(f"{var}.unknown_tags = {{}}")
-            self.line(f"{var}.unknown_tags[{tag}] = bytes(b[p:{stop}])")
+            # Joined once, at the end: unknown tags in their thousands must not cost their square.
+            self.line(f"{unknown}.append(bytes(b[{start}:{stop}]))")
             self.line(f"p = {stop}")

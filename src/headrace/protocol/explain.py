@@ -98,7 +98,8 @@ class _Reader:
 
     def nested(self, field: Field, struct: Struct, depth: int) -> Iterator[Row]:
         start = self.position
-        if self.version in field.nullable and int.from_bytes(self.take(1), signed=True) < 0:
+        null = 0 if field.tag is not None and self.flexible else -1
+        if self.version in field.nullable and int.from_bytes(self.take(1), signed=True) <= null:
             yield Row(start, 1, depth, field.name, field.type, "null")
             return
         yield Row(start, self.position - start, depth, field.name, field.type, "")

@@ -13,7 +13,7 @@ from headrace.errors import ProtocolError
 from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
 from headrace.protocol.codec import ELEMENTS_MAX, decode_at, encode_into
 from headrace.protocol.message import Message
-from headrace.protocol.wire import Malformed, read_unknown_tags, read_uvarint
+from headrace.protocol.wire import Malformed, read_uvarint, skip_tags
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 Buffers: TypeAlias = list[Any]
@@ -165,7 +165,7 @@ def _skip_tags(api: Api, version: int, frame: Frame, position: int) -> int:
         count, position = read_uvarint(data, position)
         if count * 2 > len(data) - position:
             raise Malformed
-        return read_unknown_tags(data, position, len(data), count)[1]
+        return skip_tags(data, position, len(data), count)
     except (IndexError, Malformed):
         raise ProtocolError(_header_error(api, version, position, "the tagged fields can't be read")) from None
 

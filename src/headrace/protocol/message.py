@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 
 from headrace.errors import Error
 from headrace.protocol.shape import FRESH, Field, Kind, Shape, Struct
+from headrace.protocol.wire import split_tags
 
 LONGEST_BYTES_SHOWN: Final = 24
 LONGEST_LIST_SHOWN: Final = 20
@@ -18,8 +19,8 @@ class Message:
 
     __slots__ = ("unknown_tags",)
 
-    unknown_tags: dict[int, bytes] | None
-    """Tagged fields that this version's shape does not know, carried along."""
+    unknown_tags: bytes | None
+    """Tagged fields that the shape does not know, carried along as they came; `wire.split_tags` takes them apart."""
     shape: ClassVar[Shape]
     """The shape of the message that this is, or is a part of."""
     struct: ClassVar[Struct]
@@ -47,7 +48,7 @@ class Message:
                 continue
             yield f"{field.name}={show(field, value)}"
         if self.unknown_tags:
-            yield f"unknown_tags={self.unknown_tags!r}"
+            yield f"unknown_tags={split_tags(self.unknown_tags)}"
 
 
 def show(field: Field, value: object) -> str:

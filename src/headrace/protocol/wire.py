@@ -50,9 +50,9 @@ def read_uvarint_rest(data: bytes | memoryview, position: int, first: int) -> tu
     raise Malformed
 
 
-def write_tags(out: bytearray, known: list[tuple[int, bytearray]], unknown: dict[int, bytes] | None) -> None:
+def write_tags(out: bytearray, known: list[tuple[int, bytearray]], unknown: bytes | None) -> None:
     """The tagged fields of a struct: the known ones that are not at their default, and those carried along."""
-    tags: dict[int, bytes | bytearray] = {**(unknown or {}), **dict(known)}
+    tags: dict[int, bytes | bytearray] = {**split_tags(unknown or b""), **dict(known)}
     out += uvarint(len(tags))
     for tag in sorted(tags):
         out += uvarint(tag)
@@ -60,17 +60,31 @@ def write_tags(out: bytearray, known: list[tuple[int, bytearray]], unknown: dict
         out += tags[tag]
 
 
-def read_unknown_tags(data: bytes | memoryview, position: int, end: int, count: int) -> tuple[dict[int, bytes], int]:
-    """Tagged fields of a struct that knows none."""
-    tags: dict[int, bytes] = {}
+def skip_tags(data: bytes | memoryview, position: int, end: int, count: int) -> int:
+    """Where a number of tagged fields ends."""
     for _ in range(count):
-        tag, position = read_uvarint(data, position)
+        _, position = read_uvarint(data, position)
         size, position = read_uvarint(data, position)
-        if position + size > end:
-            raise Malformed
-        tags[tag] = bytes(data[position : position + size])
         position += size
-    return tags, position
+        if position > end:
+            raise Malformed
+    return position
+
+
+def join_tags(tags: dict[int, bytes]) -> bytes:
+    """Tagged fields as a message carries those that it does not know: one after the other, as on the wire."""
+    return b"".join(uvarint(tag) + uvarint(len(value)) + value for tag, value in sorted(tags.items()))
+
+
+def split_tags(joined: bytes) -> dict[int, bytes]:
+    """The tagged fields that a message carries, by tag."""
+    tags, position = {}, 0
+    while position < len(joined):
+        tag, position = read_uvarint(joined, position)
+        size, position = read_uvarint(joined, position)
+        tags[tag] = joined[position : position + size]
+        position += size
+    return tags
 
 
 ARRAYS_KEPT: Final = 17
