@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from kafka import codec as kafka_codec
 
 from headrace.errors import ProtocolError
-from headrace.protocol.compression import LEVELS, Compression, compress, decompress
+from headrace.protocol.compression import LEVELS, USUAL_LEVELS, Compression, compress, decompress
 
 LIMIT = 1 << 20
 PACKED = [codec for codec in Compression if codec]
@@ -52,7 +52,7 @@ def test_no_compression_is_no_copy() -> None:
 def test_every_level_can_be_read(codec: Compression) -> None:
     least, greatest = LEVELS[codec]
     sizes = []
-    for level in (least, 1, 5, greatest):
+    for level in (least, 1, 5, 9, greatest):
         packed = compress(codec, TEXT, level)
         assert bytes(decompress(codec, packed, LIMIT)) == TEXT
         sizes.append(len(packed))
@@ -60,6 +60,11 @@ def test_every_level_can_be_read(codec: Compression) -> None:
     for level in (least - 1, greatest + 1):
         with pytest.raises(ValueError, match="no compression level"):
             compress(codec, TEXT, level)
+
+
+@pytest.mark.parametrize("codec", USUAL_LEVELS)
+def test_the_usual_level_is_no_level(codec: Compression) -> None:
+    assert compress(codec, TEXT, USUAL_LEVELS[codec]) == compress(codec, TEXT)
 
 
 def zstd_stream(content: bytes) -> bytes:
@@ -132,7 +137,7 @@ def test_they_read_ours(name: str, content: bytes) -> None:
 
 def test_lz4_frames_have_the_independent_blocks_that_javas_client_insists_on() -> None:
     noise = Random(2).randbytes(100_000)
-    for level in (None, 1, 9):
+    for level in (None, 1, 8):
         packed = compress(Compression.LZ4, noise + TEXT, level)
         info = lz4.frame.get_frame_info(packed)
         assert not info["block_linked"]

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
-from headrace.protocol import kernel_writer
+from headrace.protocol import kernel, kernel_writer
 from headrace.protocol.kernel_types import Column, Encoded, Fields, Record
 from tests.protocol.kernel_forms import FORMS, Form
 from tests.protocol.record_strategies import INT32_MAX, INT64_MAX, batches_of_fields
@@ -36,6 +36,7 @@ def test_what_is_encoded_is_decoded(form: Form, fields: list[Fields], base_offse
     assert list(records.timestamps()) == [timestamp for *_, timestamp in fields]
     assert list(records.offsets()) == list(range(base_offset, base_offset + len(fields)))
     assert len(records) == len(fields)
+    assert records.section() == encoded.data
     assert records.is_dense()
     assert encoded.max_timestamp == max(-1, *(timestamp for *_, timestamp in fields))
     assert encoded.last_offset_delta == len(fields) - 1
@@ -294,6 +295,16 @@ def test_columns_are_gathered_into_arrows_layout(form: Form, fields: list[Fields
         form.gather(values, out, 0, ends[: len(fields)], 1)
     with pytest.raises(ValueError, match="small"):
         form.validity(values.lengths, bitmap, 8 * len(bitmap) + 1 - len(fields))
+
+
+@pytest.mark.skipif(not kernel.COMPILED, reason="this machine runs the kernel as it stands")
+def test_what_is_compiled_is_not_older_than_its_source(form: Form) -> None:
+    """A stale compiled module hides its source, and everything here would test the wrong one: run `make setup`."""
+    for module in (kernel, kernel_writer):
+        compiled = Path(str(module.__file__))
+        assert (
+            compiled.stat().st_mtime >= compiled.with_name(module.__name__.rpartition(".")[2] + ".py").stat().st_mtime
+        )
 
 
 def test_the_stub_says_what_the_file_says(form: Form) -> None:

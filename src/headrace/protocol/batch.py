@@ -19,7 +19,22 @@ from headrace.errors import ProtocolError
 from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression
 
-__all__ = ["HEADER_SIZE_BYTES", "MAGIC", "NO_EPOCH", "NO_PRODUCER", "NO_SEQUENCE", "Batch", "TimestampType", "scan"]
+__all__ = [
+    "COMPRESSION_MASK",
+    "CONTROL_BIT",
+    "DELETE_HORIZON_BIT",
+    "HEADER_SIZE_BYTES",
+    "MAGIC",
+    "NO_EPOCH",
+    "NO_PRODUCER",
+    "NO_SEQUENCE",
+    "NO_TIMESTAMP",
+    "TIMESTAMP_TYPE_BIT",
+    "TRANSACTIONAL_BIT",
+    "Batch",
+    "TimestampType",
+    "scan",
+]
 
 HEADER_SIZE_BYTES: Final = 61
 LOG_OVERHEAD_BYTES: Final = 12  # base offset and length, which the length does not count

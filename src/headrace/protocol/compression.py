@@ -18,7 +18,7 @@ import cramjam
 
 from headrace.errors import ProtocolError
 
-__all__ = ["LEVELS", "Compression", "compress", "decompress"]
+__all__ = ["LEVELS", "USUAL_LEVELS", "Compression", "compress", "decompress"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -40,6 +40,8 @@ class Compression(IntEnum):
 
 # The least and the greatest level of the codecs that have levels (KIP-390). No level means the codec's usual one.
 LEVELS: Final = {Compression.GZIP: (1, 9), Compression.LZ4: (1, 17), Compression.ZSTD: (-131072, 22)}
+# The usual one as settings say it: lz4's is a number that means another compressor, the fast one, as in Kafka.
+USUAL_LEVELS: Final = {Compression.GZIP: -1, Compression.LZ4: 9, Compression.ZSTD: 3}
 
 _GZIP_LEVEL: Final = 6
 _ZSTD_LEVEL: Final = 3
@@ -49,6 +51,8 @@ def compress(compression: Compression, data: Buffer, level: int | None = None) -
     """Compress a records section. With no compression the answer is `data` itself."""
     if compression is Compression.NONE:
         return data
+    if level is not None and level == USUAL_LEVELS.get(compression):
+        level = None
     if level is not None:
         least, greatest = LEVELS.get(compression, (1, 0))
         if not least <= level <= greatest:

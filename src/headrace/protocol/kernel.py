@@ -104,6 +104,10 @@ class Records:
     def __len__(self) -> int:
         return self.count
 
+    def section(self) -> memoryview:
+        """The bytes, as they were handed in."""
+        return memoryview(self.view)
+
     def check(self) -> None:
         """Only walk: a section that passes can be read."""
         self.rewind()
