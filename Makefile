@@ -12,13 +12,16 @@ ARGS ?=
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Until there is a node to run, the main job is what there is: the protocol, shown at work.
+# Until there is a node to run, the main job is what there is: the protocol and its tools, shown at work.
+HEARTBEAT := 00000026000c000400000007000962696c6c696e672d31000862696c6c696e6700000007046d2d310000
+show = @printf '\n$$ headrace %s\n' '$(1)'; $(BIN)/headrace $(1)
+
 up: setup ## Set up, and run Headrace
-	@$(BIN)/headrace protocol show ApiVersions
-	@echo
-	@$(BIN)/headrace protocol decode 0000001f00120003000000070006636c69656e74000764656d6f0831322e3000
-	@echo
-	@$(BIN)/headrace --help
+	@echo 'There is no node to run yet. This is what there is: the protocol, and tools for it.'
+	$(call show,protocol show Heartbeat --version 4)
+	$(call show,protocol decode $(HEARTBEAT))
+	$(call show,config explain retention.ms)
+	$(call show,--help)
 
 test: setup lint types unit ## Set up, and run every check and test
 

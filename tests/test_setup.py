@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli import main
+
 ROOT = Path(__file__).parents[1]
 COMPILED = [path for path in (ROOT / "src").rglob("*.py") if path.read_text().startswith("# cython:")]
 PINS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
@@ -61,3 +63,12 @@ def test_no_suitable_python_is_one_sentence(python: str, tmp_path: Path) -> None
     assert done.returncode == 1
     assert done.stderr.startswith("headrace: Python 3.11 or newer is needed.")
     assert done.stderr.count("\n") == 1
+
+
+def test_what_make_up_shows_can_be_run(capsys: pytest.CaptureFixture[str]) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (frame,) = re.findall(r"^HEARTBEAT := (\w+)$", makefile, re.MULTILINE)
+    commands = re.findall(r"^\t\$\(call show,(.*)\)$", makefile, re.MULTILINE)
+    assert commands
+    assert [main(command.replace("$(HEARTBEAT)", frame).split()) for command in commands] == [0] * len(commands)
+    assert "'billing-1'" in capsys.readouterr().out
