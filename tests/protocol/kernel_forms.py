@@ -39,14 +39,14 @@ def _form(name: str, walker: Any, writer: Any) -> Form:
     )
 
 
-def _plain() -> Form:
+def plain_form(name: str = "plain") -> Form:
     walker, writer = _from_source("kernel"), _from_source("kernel_writer")
     assert not walker.COMPILED
     assert not writer.COMPILED
     vars(walker)["rebase"] = writer.rebase
-    return _form("plain", walker, writer)
+    return _form(name, walker, writer)
 
 
-PLAIN = _plain()
+PLAIN = plain_form()
 COMPILED = _form("compiled", kernel, kernel_writer) if kernel.COMPILED and kernel_writer.COMPILED else None
 FORMS = [PLAIN] if COMPILED is None else [PLAIN, COMPILED]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from headrace.errors import ProtocolError
 from headrace.protocol.batch import HEADER, Batch, TimestampType, scan
 from headrace.protocol.batch_builder import build, empty
+from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression
 from headrace.protocol.records import records_of
 
@@ -74,6 +75,14 @@ def test_the_crc_is_checked_on_writable_and_read_only_views(writable: bool) -> N
     data = build([(b"k", b"v", (), 1)])
     view = memoryview(data) if writable else memoryview(bytes(data))
     Batch(view).verify()
+
+
+def test_the_checksum_is_that_of_the_package() -> None:
+    import crc32c as package
+
+    for data in (b"", b"123456789", bytearray(1000), memoryview(bytes(range(256)))[7:]):
+        assert crc32c(data) == package.crc32c(data)
+    assert crc32c(b"123456789") == 0xE3069283
 
 
 def test_every_flipped_bit_under_the_crc_is_found() -> None:

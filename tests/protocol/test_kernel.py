@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from array import array
 from itertools import compress, pairwise
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from headrace.errors import ProtocolError
 from headrace.protocol import kernel, kernel_writer
 from headrace.protocol.kernel_types import Column, Encoded, Fields, Record
-from tests.protocol.kernel_forms import FORMS, Form
+from tests.protocol.kernel_forms import FORMS, Form, plain_form
 from tests.protocol.record_strategies import INT32_MAX, INT64_MAX, batches_of_fields
 
 pytestmark = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
@@ -295,6 +296,17 @@ def test_columns_are_gathered_into_arrows_layout(form: Form, fields: list[Fields
         form.gather(values, out, 0, ends[: len(fields)], 1)
     with pytest.raises(ValueError, match="small"):
         form.validity(values.lengths, bitmap, 8 * len(bitmap) + 1 - len(fields))
+
+
+def test_the_file_runs_where_cython_is_not_installed(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cython", None)
+    alone = plain_form("without Cython")
+    fields: list[Fields] = [(b"k", b"v" * 200, [("h", None)], 5), (None, None, (), 3)]
+    encoded = alone.encode(fields)
+    assert encoded == form.encode(fields)
+    records = alone.Records(encoded.data, 2, 0, 5)
+    assert records.decode() == as_records(fields)
+    assert records.retain(b"\0\1", 77) == form.Records(encoded.data, 2, 0, 5).retain(b"\0\1", 77)
 
 
 @pytest.mark.skipif(not kernel.COMPILED, reason="this machine runs the kernel as it stands")
