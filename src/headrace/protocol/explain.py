@@ -25,6 +25,8 @@ class Row:
     name: str
     type: str
     value: str
+    content_size: int = 0
+    """Of bytes and records: how many there are behind their length."""
 
 
 def explain(
@@ -112,9 +114,9 @@ class _Reader:
             (value,) = struct_module.unpack(code, self.take(struct_module.calcsize(code)))
         else:
             value = self.variable(field.type, compact, nullable)
-        return Row(
-            start, self.position - start, depth, name, field.type, "null" if value is None else show(field, value)
-        )
+        shown = "null" if value is None else show(field, value)
+        content_size = len(value) if isinstance(value, bytes | memoryview) else 0
+        return Row(start, self.position - start, depth, name, field.type, shown, content_size)
 
     def variable(self, type_name: str, compact: bool, nullable: bool) -> object:
         length = self.length(compact, 2 if type_name == "string" else 4)

@@ -3,6 +3,7 @@
 Only the codec knows versions. Classes are made from shapes when they are first asked for.
 """
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Final
 
@@ -52,12 +53,14 @@ class Message:
 
 
 def show(field: Field, value: object) -> str:
-    """A value for a person: errors by name, long bytes and lists cut short."""
+    """A value for a person: errors by name, ids as Kafka's tools write them, long bytes and lists cut short."""
     if isinstance(value, list):
         shown = [show(field, item) for item in value[:LONGEST_LIST_SHOWN]]
         if len(value) > LONGEST_LIST_SHOWN:
             shown.append(f"… {len(value) - LONGEST_LIST_SHOWN} more")
         return f"[{', '.join(shown)}]"
+    if field.type == "uuid" and isinstance(value, bytes):
+        return urlsafe_b64encode(value).decode().rstrip("=")
     if isinstance(value, bytes | bytearray | memoryview):
         if len(value) > LONGEST_BYTES_SHOWN:
             return f"<{len(value)} bytes>"
