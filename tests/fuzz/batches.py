@@ -114,6 +114,8 @@ def check(data: bytearray, random: Random) -> bool:
         if answered(ProtocolError, batch.verify) is ERROR:
             continue
         readable = look_inside(batch)
+        if random.random() < 0.25:  # the plain form is what takes the time
+            compare(batch)
         if batch.is_control:
             answered(ProtocolError, partial(read_control, batch))
     if random.random() < 0.1:
@@ -149,7 +151,6 @@ def look_inside(batch: Batch) -> bool:
     count = len(records)
     mask = bytes(i & 1 for i in range(count))
     found = answered(ProtocolError, records.decode)
-    compare(batch)
     if found is ERROR:
         return False
     assert len(found) == count
@@ -184,7 +185,10 @@ def compare(batch: Batch) -> None:
     """The kernel's two forms on the same bytes: the same answers, and the same errors in the same words."""
     if COMPILED is None or batch.size_bytes > 2_000:
         return
-    data = decompress(batch.compression, batch.payload, SIZE_BYTES_MAX) if batch.record_count else batch.payload
+    try:
+        data = decompress(batch.compression, batch.payload, SIZE_BYTES_MAX) if batch.record_count else batch.payload
+    except ProtocolError:
+        return
     said: list[Any] = []
     for form in (COMPILED, PLAIN):
         try:
