@@ -6,7 +6,7 @@ import pytest
 
 from headrace.protocol import messages, stubs
 from headrace.protocol.apis import all_apis, find_api
-from headrace.protocol.shape import FRESH, Kind, ShapeError, Versions, blocks, message_names, parse, shape
+from headrace.protocol.shape import FRESH, NOUNS, Kind, ShapeError, Versions, blocks, message_names, parse, shape
 
 HEARTBEAT = """\
 # A comment.
@@ -64,6 +64,11 @@ def test_a_block_is_read_into_its_messages() -> None:
 def test_a_mistake_names_the_line(text: str, error: str) -> None:
     with pytest.raises(ShapeError, match=error):
         parse(text, "t")
+
+
+def test_every_shape_file_is_named() -> None:
+    files = Path(stubs.__file__).with_name("shapes").glob("*.shape")
+    assert sorted(NOUNS) == sorted(file.stem for file in files)
 
 
 def test_every_message_is_there_once() -> None:

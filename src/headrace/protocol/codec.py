@@ -4,8 +4,6 @@ import struct
 from typing import Any, Final, TypeVar
 
 from headrace.errors import ProtocolError
-from headrace.protocol import explain
-from headrace.protocol.compiler import Decoder, Encoder, compile_decoder, compile_encoder, has_records
 from headrace.protocol.message import Message
 from headrace.protocol.wire import Malformed
 
@@ -22,9 +20,12 @@ def encode_into(message: Message, version: int, out: bytearray, buffers: list[An
     """Append a message to `out`, and to `buffers` from its first records on; returns the buffer that is still open."""
     encoder = message.encoders.get(version) or _new_encoder(message.__class__, version)
     try:
-        return encoder(message, out, buffers)
+        still_open: bytearray = encoder(message, out, buffers)
     except _ENCODE_FAULTS as fault:
-        raise explain.encode_error(message, version, fault) from None
+        from headrace.protocol.explain import encode_error
+
+        raise encode_error(message, version, fault) from None
+    return still_open
 
 
 def encode(message: Message, version: int) -> list[Any]:
@@ -56,7 +57,9 @@ def decode_at(
     try:
         decoded: tuple[M, int] = decoder(data, position, len(data), elements_max)
     except _DECODE_FAULTS as fault:
-        raise explain.decode_error(message, version, memoryview(data), position, elements_max, fault) from None
+        from headrace.protocol.explain import decode_error
+
+        raise decode_error(message, version, memoryview(data), position, elements_max, fault) from None
     return decoded
 
 
@@ -68,13 +71,20 @@ def decode(message: type[M], version: int, data: bytes | bytearray | memoryview,
     return decoded
 
 
-def _new_encoder(message: type[Message], version: int) -> Encoder:
+# The compiler is loaded with the first message that needs it: a process that only imports us must start at once.
+
+
+def _new_encoder(message: type[Message], version: int) -> Any:
+    from headrace.protocol.compiler import compile_encoder
+
     _check_version(message, version)
     encoder = message.encoders[version] = compile_encoder(message, version)
     return encoder
 
 
-def _new_decoder(message: type[Message], version: int) -> tuple[Decoder, Any]:
+def _new_decoder(message: type[Message], version: int) -> tuple[Any, Any]:
+    from headrace.protocol.compiler import compile_decoder, has_records
+
     _check_version(message, version)
     # Bytes are quicker to read than a view, and a copy is cheap where no records are in it.
     reads = memoryview if has_records(message.shape.body, version) else bytes
