@@ -57,9 +57,18 @@ def write_numbers(disk: Disk, path: str, pairs: Iterable[tuple[int, int]]) -> No
     write_lines(disk, path, (f"{first} {second}" for first, second in pairs))
 
 
+def encode_numbers(pairs: Iterable[tuple[int, int]]) -> bytes:
+    """For who syncs by other means."""
+    return _encode(f"{first} {second}" for first, second in pairs)
+
+
 def write_lines(disk: Disk, path: str, lines: Iterable[str]) -> None:
+    disk.replace(path, _encode(lines))
+
+
+def _encode(lines: Iterable[str]) -> bytes:
     entries = list(lines)
-    disk.replace(path, "\n".join([str(VERSION), str(len(entries)), *entries, ""]).encode())
+    return "\n".join([str(VERSION), str(len(entries)), *entries, ""]).encode()
 
 
 def read_lines(disk: Disk, path: str, words: int) -> list[list[str]]:

@@ -116,11 +116,13 @@ def read_topic_id(disk: Disk, folder: str) -> bytes | None:
         ) from None
 
 
+def encode_topic_id(topic_id: bytes) -> bytes:
+    return f"version: {_PARTITION_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
+
+
 def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
     """Blocks for two syncs."""
-    disk.replace(
-        f"{folder}/{PARTITION_METADATA}", f"version: {_PARTITION_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
-    )
+    disk.replace(f"{folder}/{PARTITION_METADATA}", encode_topic_id(topic_id))
 
 
 _PROPERTY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)")
