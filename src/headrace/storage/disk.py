@@ -185,10 +185,14 @@ class Disk(ABC):
 
     @abstractmethod
     def sync_all(self) -> bool:
-        """Makes every byte written before the call durable, in all files at once, where the system can do that.
+        """Makes all bytes and all names durable at once, where the system can do that and tells when it fails.
 
-        False when it can't: then sync each file. Names are no part of the promise.
+        False when it can't: then sync each file. It waits for whatever else the system has yet to write there.
         """
+
+    @abstractmethod
+    def dirty_bytes(self) -> int:
+        """About how much the system has yet to write, whoever wrote it: what `sync_all` may have to wait for."""
 
     @abstractmethod
     def names(self, path: str = "") -> list[str]:

@@ -166,7 +166,12 @@ class FaultyDisk(Disk):
         self.syncing("", nodes)
         for node in nodes:
             node.sync()
+        self.platter.sync_all_names()
         return True
+
+    def dirty_bytes(self) -> int:
+        self.call("dirty_bytes", "")
+        return sum(node.unsynced_bytes() for _, node in self.platter.files())
 
     def names(self, path: str = "") -> list[str]:
         self.call("names", path)

@@ -47,6 +47,9 @@ class Node:
             _apply(self.durable, change)
         self.unsynced.clear()
 
+    def unsynced_bytes(self) -> int:
+        return sum(len(change.content) for change in self.unsynced if isinstance(change, Write))
+
     def fail_sync(self) -> None:
         """The kernel calls the pages clean, tells once, and the device never gets them (hazard 8)."""
         self.unsynced.clear()
@@ -133,6 +136,11 @@ class Platter:
         for change in reversed(durable):
             change.apply(durably=True)
         self.changes = [change for change in self.changes if change not in durable]
+
+    def sync_all_names(self) -> None:
+        for change in self.changes:
+            change.apply(durably=True)
+        self.changes.clear()
 
     def lose_power(self) -> None:
         stopped: set[Directory] = set()

@@ -1,0 +1,255 @@
+"""Group commit: all that waits for a sync shares one, off the loop, while appends go on.
+
+A wait joins the group that is being collected. When the worker is free, the group goes to it as one job; its answers
+come back to the loop in one call. What is appended meanwhile collects in the next group.
+
+A group that touched many files is synced at once (`Disk.sync_all`) when that looks cheaper than one file after another:
+100 files cost 13 to 22 ms one by one and 0.6 to 0.8 ms at once (docs/decisions/0020-group-commit.md). It looks cheaper
+by what either took lately, and by how much other data the system has yet to write, which it would wait for too.
+
+Write-behind: whoever appended a megabyte says so, and its write-back starts, so that a sync of a small file never waits
+for a large one's pages.
+
+A failed sync is told once to all that wait, takes the directory offline and is never tried again: the kernel has
+dropped the pages, and a second sync would say yes (hazard 8).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
+from headrace.storage.workers import Workers
+
+WRITE_BEHIND_BYTES: Final = 1 << 20
+"""How much a writer appends before it starts the write-back."""
+
+Waiting: TypeAlias = Callable[[DiskError | None], None]
+"""Called on the loop: None when everything appended before the wait is durable."""
+
+logger = logging.getLogger(__name__)
+
+
+class Flusher:
+    """Group commit of one log directory."""
+
+    __slots__ = (
+        "_call_soon",
+        "_clock",
+        "_costs",
+        "_disk",
+        "_group",
+        "_is_scheduled",
+        "_on_offline",
+        "_running",
+        "_workers",
+        "groups",
+        "synced_at_once",
+        "synced_files",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        workers: Workers,
+        *,
+        call_soon: Callable[[Callable[[], None]], object],
+        clock: Callable[[], float],
+        on_offline: Callable[[SyncFailed], None],
+    ) -> None:
+        """`workers` run one job at a time; `call_soon` is the loop's; `clock` counts seconds, from any start.
+
+        `on_offline` is called once, on the loop, after all that waited have been told.
+        """
+        self._disk = disk
+        self._workers = workers
+        self._call_soon = call_soon
+        self._clock = clock
+        self._on_offline = on_offline
+        self._costs = Costs()
+        self._group = Group()
+        self._running: Group | None = None
+        self._is_scheduled = False
+        self.groups = 0
+        self.synced_files = 0
+        self.synced_at_once = 0
+
+    def sync(self, file: File, waiting: Waiting) -> None:
+        """Calls `waiting` when what was written to the file before is durable. Raises when the disk is offline."""
+        self._disk.promise()
+        group = self._group
+        if file not in group.files:
+            file.hold()
+            group.files[file] = None
+        group.waiting.append(waiting)
+        if not self._is_scheduled:
+            self._schedule()
+
+    def sync_names(self, directory: str) -> None:
+        """Names in a directory changed: no wait from now on is over before they are durable."""
+        self._group.directories[directory] = None
+
+    def write_behind(self, file: File, position: int, size: int) -> None:
+        """Starts the write-back of a range that nobody waits for."""
+        file.hold()
+        self._group.ranges.append((file, position, size))
+        if not self._is_scheduled:
+            self._schedule()
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing waits and nothing runs."""
+        return self._running is None and not self._is_scheduled
+
+    def _schedule(self) -> None:
+        # At the end of the loop's round, so that all appends of this round share the first group.
+        self._is_scheduled = True
+        if self._running is None:
+            self._call_soon(self._start)
+
+    def _start(self) -> None:
+        group, self._group = self._group, Group()
+        if not group.waiting:  # write-behind only: the names go with the next that waits
+            self._group.directories, group.directories = group.directories, self._group.directories
+        self._running = group
+        self._is_scheduled = False
+        disk, clock, costs = self._disk, self._clock, self._costs
+        self._workers.run(lambda: group.commit(disk, clock, costs), self._committed)
+
+    def _committed(self, outcome: Outcome | None, error: BaseException | None) -> None:
+        group, self._running = self._running, None
+        assert group is not None, "a job that ended was running"
+        if outcome is not None:
+            self._costs = self._costs.learn(outcome)
+            self.groups += 1
+            self.synced_files += outcome.files
+            self.synced_at_once += outcome.at_once
+        elif not isinstance(error, SyncFailed):
+            self._group.inherit(group)  # not synced, and not lost either: the next group does it
+        failure = error if isinstance(error, DiskError) or error is None else _unexpected(self._disk, error)
+        if self._is_scheduled and not isinstance(failure, SyncFailed):
+            self._start()  # before the replies, so that the device works meanwhile
+        group.release()
+        group.tell(failure)
+        if isinstance(failure, SyncFailed):
+            self._go_offline(failure)
+
+    def _go_offline(self, failure: SyncFailed) -> None:
+        """What was collected meanwhile is told the same and not synced. `sync` refuses from now on."""
+        group, self._group = self._group, Group()
+        self._is_scheduled = False
+        group.release()
+        group.tell(failure)
+        self._on_offline(failure)
+
+
+class Outcome(NamedTuple):
+    """What a job did and what it took."""
+
+    files: int
+    at_once: bool
+    dirty_bytes: int
+    seconds: float
+
+
+class Costs(NamedTuple):
+    """What syncs took lately, in seconds."""
+
+    file: float = 150e-6
+    at_once: float = 500e-6
+
+    def learn(self, outcome: Outcome) -> Costs:
+        """The newest sample counts an eighth; a hiccup, no more than twice what was expected."""
+        if outcome.at_once:
+            seconds = (
+                outcome.seconds - outcome.files * _FILE_AT_ONCE_SECONDS - outcome.dirty_bytes * _DIRTY_BYTE_SECONDS
+            )
+            return self._replace(at_once=_nearer(self.at_once, seconds))
+        if outcome.files:
+            return self._replace(file=_nearer(self.file, outcome.seconds / outcome.files))
+        return self
+
+    def prefer_at_once(self, files: int, disk: Disk) -> tuple[bool, int]:
+        """Whether to sync all at once, and how many bytes the system had yet to write when that was asked."""
+        one_by_one = files * self.file
+        at_once = self.at_once + files * _FILE_AT_ONCE_SECONDS
+        if one_by_one <= at_once:
+            return False, 0
+        dirty_bytes = disk.dirty_bytes()
+        return one_by_one > at_once + dirty_bytes * _DIRTY_BYTE_SECONDS, dirty_bytes
+
+
+_FILE_AT_ONCE_SECONDS: Final = 6e-6
+_DIRTY_BYTE_SECONDS: Final = 1 / 300e6
+_LEAST_SECONDS: Final = 50e-6
+
+
+def _nearer(expected: float, seconds: float) -> float:
+    return expected + (min(max(seconds, _LEAST_SECONDS), 2 * expected) - expected) / 8
+
+
+class Group:
+    """What is synced together, and who waits for it."""
+
+    __slots__ = ("directories", "files", "ranges", "waiting")
+
+    def __init__(self) -> None:
+        self.files: dict[File, None] = {}
+        self.directories: dict[str, None] = {}
+        self.ranges: list[tuple[File, int, int]] = []
+        self.waiting: list[Waiting] = []
+
+    def commit(self, disk: Disk, clock: Callable[[], float], costs: Costs) -> Outcome:
+        """The job. Nobody changes the group any more."""
+        start = clock()
+        at_once = False
+        dirty_bytes = 0
+        if self.waiting:
+            at_once, dirty_bytes = costs.prefer_at_once(len(self.files) + len(self.directories), disk)
+            at_once = at_once and disk.sync_all()
+            if not at_once:
+                self._sync_each(disk)
+        seconds = clock() - start
+        for file, position, size in self.ranges:
+            file.start_writeback(position, size)
+        return Outcome(len(self.files) + len(self.directories), at_once, dirty_bytes, seconds)
+
+    def _sync_each(self, disk: Disk) -> None:
+        for directory in self.directories:
+            try:
+                disk.sync_directory(directory)
+            except FileVanished:
+                continue  # the partition was deleted meanwhile, and its names with it
+        for file in self.files:
+            file.datasync()
+
+    def inherit(self, other: Group) -> None:
+        """Takes over what another group did not get synced."""
+        self.directories |= other.directories
+        for file in other.files:
+            if file not in self.files:
+                file.hold()
+                self.files[file] = None
+
+    def release(self) -> None:
+        for file in self.files:
+            file.release()
+        for file, _, _ in self.ranges:
+            file.release()
+
+    def tell(self, failure: DiskError | None) -> None:
+        for waiting in self.waiting:
+            try:
+                waiting(failure)
+            except Exception:
+                logger.exception("a reply that waited for a sync failed")
+
+
+def _unexpected(disk: Disk, error: BaseException) -> DiskError:
+    """A defect of ours, or a crash in a simulation: nothing may be acknowledged."""
+    if not isinstance(error, Exception):
+        raise error
+    logger.error("a group commit failed", exc_info=error)
+    return DiskError(disk.root, str(error) or type(error).__name__)
