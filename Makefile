@@ -59,11 +59,15 @@ site: setup ## Render the docs as a web site in build/site
 	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
-bench: setup ## Measure the codec and the record kernel against their peers
-	$(BIN)/python -m bench.protocol.codec $(ARGS)
+BENCHES ?= $(subst /,.,$(basename $(shell grep -l '^if __name__' bench/protocol/*.py bench/storage/*.py 2>/dev/null)))
 
-fuzz: setup ## Throw hostile frames at the codec for as long as you like
-	$(BIN)/python -m tests.fuzz.messages $(ARGS)
+bench: setup ## Measure against others, in one run; one of them: make bench BENCHES=bench.protocol.codec
+	@for bench in $(BENCHES); do printf '\n== %s\n' $$bench; $(BIN)/python -m $$bench $(ARGS) || exit 1; done
+
+FUZZERS ?= $(subst /,.,$(basename $(shell grep -l '^if __name__' tests/fuzz/*.py)))
+
+fuzz: setup ## Throw hostile bytes at the codec; how many: make fuzz ARGS="--inputs 10000000"
+	@for fuzzer in $(FUZZERS); do printf '\n== %s\n' $$fuzzer; $(BIN)/python -m $$fuzzer $(ARGS) || exit 1; done
 
 clean: ## Remove what was made, .venv too
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
