@@ -13,9 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
+from headrace.config.broker import RequestConfig
 from headrace.errors import ProtocolError
 from headrace.protocol import messages
-from headrace.protocol.codec import decode, decode_at, encode, encode_bytes
+from headrace.protocol.codec import ELEMENTS_MAX, decode, decode_at, encode, encode_bytes
 from headrace.protocol.explain import explain
 from headrace.protocol.message import Message
 from headrace.protocol.messages import (
@@ -212,6 +213,10 @@ def test_bytes_behind_a_message_are_an_error_unless_it_is_read_at_a_position() -
     with pytest.raises(ProtocolError, match="HeartbeatResponse v4 ends at byte 7, but 4 bytes follow it"):
         decode(HeartbeatResponse, 4, data)
     assert decode_at(HeartbeatResponse, 4, data, 0) == (HeartbeatResponse(), 7)
+
+
+def test_the_usual_limit_on_elements_is_the_default_of_its_setting() -> None:
+    assert RequestConfig().socket_request_max_elements == ELEMENTS_MAX
 
 
 def test_importing_the_protocol_compiles_nothing_and_makes_no_class() -> None:

@@ -58,10 +58,6 @@ def admit(records: memoryview | None, version: int) -> Batch:
         raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
     if attributes & _FORBIDDEN_BITS:
         raise _forbidden(attributes)
-    if batch.base_offset:
-        raise Refused(
-            Error.INVALID_RECORD, f"A produced batch must begin at offset 0 and begins at {batch.base_offset}."
-        )
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
         raise Refused(
             Error.INVALID_RECORD,
