@@ -1,29 +1,152 @@
-"""Rows in aligned columns that are never cut: a terminal wraps them if it must, and a pipe gets them whole."""
+"""Rows in aligned columns that are never cut and that stream: a page of rows is held to see how wide they are, no more.
 
-from collections.abc import Sequence
-from itertools import zip_longest
+A pipe gets every column whole. A terminal that is too narrow gets fewer columns, the least important left off first and
+named at the end; what must be there all the same is wrapped by the terminal.
+"""
 
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+PAGE_ROWS: Final = 500
+PADDED_MAX: Final = 60
+"""A longer cell pushes what follows to the right in its own row only."""
+
+
+class Column(NamedTuple):
+    """A title that starts with `>` aligns its column to the right. The highest rank is left off first, 0 never."""
+
+    title: str
+    style: str = ""
+    rank: int = 0
+
 
 def print_columns(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), header: Sequence[str] = ()) -> None:
-    """Every column as wide as its widest cell; one whose header starts with `>` is aligned to the right."""
-    console = Console(highlight=False)
-    to_right = [title.startswith(">") for title in header]
-    titles = [title.removeprefix(">") for title in header]
-    widths = [max(map(len, column)) for column in zip_longest(titles, *rows, fillvalue="")]
-    if titles:
-        console.print(_line(titles, widths, ["bold"] * len(titles), to_right), soft_wrap=True)
-    for row in rows:
-        console.print(_line(row, widths, styles, to_right), soft_wrap=True)
+    """All at once: every column as wide as its widest cell; one whose header starts with `>` is aligned to the right."""
+    count = max([len(header), *map(len, rows)])
+    columns = [
+        Column(header[n] if n < len(header) else "", styles[n] if n < len(styles) else "") for n in range(count)
+    ]
+    with Columns(columns, page_rows=len(rows) + 1, padded_max=1 << 30) as printed:
+        for row in rows:
+            printed.row(row)
 
 
-def _line(row: Sequence[str], widths: list[int], styles: Sequence[str], to_right: list[bool]) -> Text:
-    line = Text()
-    for index, (cell, width) in enumerate(zip(row, widths, strict=False)):
-        padded = cell.rjust(width) if index < len(to_right) and to_right[index] else cell.ljust(width)
-        line.append(padded, style=styles[index] if index < len(styles) else "")
-        line.append("  ")
-    line.rstrip()
-    return line
+class Columns:
+    """Rows go in one by one, and lines between them that belong to no column; used with `with`."""
+
+    __slots__ = ("_columns", "_console", "_held", "_padded_max", "_page_rows", "_shown", "_widths", "indent", "left_off")
+
+    def __init__(
+        self,
+        columns: Sequence[Column],
+        *,
+        indent: str = "",
+        page_rows: int = PAGE_ROWS,
+        padded_max: int = PADDED_MAX,
+    ) -> None:
+        self._columns = columns
+        self._console = Console(highlight=False)
+        self._page_rows = page_rows
+        self._padded_max = padded_max
+        self._held: list[Sequence[str] | str] = []
+        self._shown: list[int] | None = None
+        self._widths: list[int] = [cell_len(column.title.removeprefix(">")) for column in columns]
+        self.indent = indent
+        self.left_off: list[str] = []
+        """The titles of the columns that the terminal has no room for."""
+
+    def row(self, cells: Sequence[str]) -> None:
+        self._held.append(cells)
+        if len(self._held) >= self._page_rows:
+            self.flush()
+
+    def line(self, text: str) -> None:
+        """A line across all columns."""
+        self._held.append(text)
+        if len(self._held) >= self._page_rows:
+            self.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """What is held is shown even when the rows ended in an error: it came before it."""
+        if not isinstance(error, BrokenPipeError | KeyboardInterrupt):
+            self.flush()
+
+    def flush(self) -> None:
+        for held in self._held:
+            if not isinstance(held, str):
+                for number, cell in enumerate(held):
+                    width = len(cell) if cell.isascii() else cell_len(cell)
+                    if self._widths[number] < width <= self._padded_max:
+                        self._widths[number] = width
+        is_first = self._shown is None
+        if self._shown is None:
+            self._shown = self._choose()
+        held, self._held = self._held, []
+        if self._console.color_system is None:
+            sys.stdout.write("".join(f"{line}\n" for line in self._plain(held, is_first)))
+            return
+        for text in self._styled(held, is_first):
+            self._console.print(text, soft_wrap=True)
+
+    def _choose(self) -> list[int]:
+        """The columns that fit, where there is something to fit into."""
+        shown = list(range(len(self._columns)))
+        if not self._console.is_terminal:
+            return shown
+        while (
+            sum(self._widths[n] + 2 for n in shown) - 2 + len(self.indent) > self._console.width
+            and (last := max(shown, key=lambda n: (self._columns[n].rank, n)))
+            and self._columns[last].rank
+        ):
+            shown.remove(last)
+        self.left_off = [column.title.removeprefix(">") for n, column in enumerate(self._columns) if n not in shown]
+        return shown
+
+    def _titles(self) -> list[str]:
+        return [column.title.removeprefix(">") for column in self._columns]
+
+    def _cells(self, row: Sequence[str]) -> Iterator[tuple[str, int]]:
+        """The padded cells, each with the number of its column."""
+        for number in self._shown or ():
+            if number < len(row):
+                cell = row[number]
+                pad = self._widths[number] - (len(cell) if cell.isascii() else cell_len(cell))
+                yield (
+                    (" " * pad + cell, number) if self._columns[number].title[:1] == ">" else (cell + " " * pad, number)
+                )
+
+    def _plain(self, rows: Sequence[Sequence[str] | str], is_first: bool) -> Iterator[str]:
+        if is_first and any(self._titles()):
+            yield self.indent + "  ".join(cell for cell, _ in self._cells(self._titles())).rstrip()
+        for row in rows:
+            if isinstance(row, str):
+                yield row
+            else:
+                yield self.indent + "  ".join(cell for cell, _ in self._cells(row)).rstrip()
+
+    def _styled(self, rows: Sequence[Sequence[str] | str], is_first: bool) -> Iterator[Text]:
+        if is_first and any(self._titles()):
+            yield Text(self.indent + "  ".join(cell for cell, _ in self._cells(self._titles())).rstrip(), "bold")
+        for row in rows:
+            if isinstance(row, str):
+                yield Text(row, "bold")
+                continue
+            text = Text(self.indent)
+            for cell, number in self._cells(row):
+                text.append(cell, style=self._columns[number].style)
+                text.append("  ")
+            text.rstrip()
+            yield text
