@@ -67,11 +67,17 @@ class Index(ABC):
             raise IndexDamaged(disk.full_path(path), "is missing") from None
         if len(content) % cls.ENTRY_BYTES:
             raise IndexDamaged(disk.full_path(path), f"has {len(content)} bytes, which are no whole entries")
-        index = cls(base_offset)
-        if wrong := index._decode(content):
+        index, wrong = cls.take(content, base_offset)
+        if wrong:
             raise IndexDamaged(disk.full_path(path), wrong)
         index.persisted_entries = len(index)
         return index
+
+    @classmethod
+    def take(cls, content: bytes, base_offset: int) -> tuple[Self, str | None]:
+        """Whole entries as they stand, in order or not, and what is wrong with them: for tools that show them all."""
+        index = cls(base_offset)
+        return index, index._decode(content)
 
     def persist(self, file: File) -> None:
         """Writes out what the file does not have yet. As durable as any write: not before a sync."""
