@@ -1,0 +1,215 @@
+"""One client's connection to a listener: frames come in, replies go out in the order of their requests.
+
+A handler that has its reply at once sends it with `Connection.reply`. One that has not takes a `Slot`, and fills it
+when the reply is there; replies behind it wait. A client that sends faster than it is served, or does not read what it
+asked for, is not read from until it has caught up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+from headrace.errors import ProtocolError
+from headrace.net.framing import FrameProtocol
+
+if TYPE_CHECKING:
+    from headrace.net.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+
+class Slot:
+    """The place of a reply among the replies of a connection."""
+
+    __slots__ = ("_buffers", "_connection", "_is_filled")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._buffers: list[Any] = []
+        self._is_filled = False
+
+    def fill(self, buffers: list[Any]) -> None:
+        """Send these buffers when it is their turn; none at all for a request that gets no reply (acks=0)."""
+        assert not self._is_filled, "a request has one reply"
+        self._buffers = buffers
+        self._is_filled = True
+        self._connection._slot_filled(self)
+
+
+class Connection(FrameProtocol):
+    """Made by a listener. Handlers use `reply`, `reserve`, `close` and the attributes that tell who it is."""
+
+    __slots__ = (
+        "_has_ended",
+        "_is_closing",
+        "_is_reading",
+        "_slots",
+        "_transport",
+        "_writing_stopped_at",
+        "active_at",
+        "listener",
+        "peer_host",
+        "peer_port",
+        "state",
+    )
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__(listener.receiver)
+        self.listener = listener
+        self.peer_host = ""
+        self.peer_port = 0
+        self.state: Any = None
+        """What the layer above keeps for this connection."""
+        self.active_at = 0
+        """The listener's tick at which bytes last came or went."""
+        self._transport: asyncio.Transport | None = None
+        self._slots: deque[Slot] = deque()
+        self._is_reading = True
+        self._is_closing = False
+        self._has_ended = False
+        self._writing_stopped_at: int | None = None
+
+    # --- for handlers -------------------------------------------------------------------------------------------------
+
+    def reply(self, buffers: list[Any]) -> None:
+        """The reply to the frame that is being handled."""
+        if self._slots:
+            self.reserve().fill(buffers)
+        elif buffers:
+            self._write(buffers)
+
+    def reserve(self) -> Slot:
+        """A place for the reply to the frame that is being handled, to be filled later."""
+        slot = Slot(self)
+        self._slots.append(slot)
+        if len(self._slots) >= self.listener.limits.requests_in_flight:
+            self._update_reading()
+        return slot
+
+    def close(self) -> None:
+        """Close once what was written has been sent."""
+        if not self._is_closing:
+            self._is_closing = True
+            self.drop_frames()
+            if self._transport is not None:
+                self._transport.close()
+
+    def abort(self) -> None:
+        """Close at once."""
+        self.close()
+        if self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def is_closing(self) -> bool:
+        return self._is_closing
+
+    @property
+    def waiting_replies(self) -> int:
+        return len(self._slots)
+
+    def __repr__(self) -> str:
+        return f"<Connection {self.peer_host}:{self.peer_port} on {self.listener.name}>"
+
+    # --- replies ------------------------------------------------------------------------------------------------------
+
+    def _slot_filled(self, slot: Slot) -> None:
+        slots = self._slots
+        if not slots or slots[0] is not slot:
+            return
+        buffers: list[Any] = []
+        while slots and slots[0]._is_filled:
+            buffers += slots.popleft()._buffers
+        if buffers and not self._is_closing:
+            self._write(buffers)
+        if self._has_ended and not slots:
+            self.close()
+        else:
+            self._update_reading()
+
+    def _write(self, buffers: list[Any]) -> None:
+        transport = self._transport
+        if transport is None or self._is_closing:
+            return
+        self.active_at = self.listener.tick
+        if len(buffers) == 1:
+            transport.write(buffers[0])
+        else:
+            transport.writelines(buffers)
+
+    # --- reading as fast as replies are taken -------------------------------------------------------------------------
+
+    def _update_reading(self) -> None:
+        if self._is_closing:
+            return
+        served = self._writing_stopped_at is None and len(self._slots) < self.listener.limits.requests_in_flight
+        reading = served and self.wants_bytes
+        if reading != self._is_reading and self._transport is not None:
+            self._is_reading = reading
+            if reading:
+                self._transport.resume_reading()
+            else:
+                self._transport.pause_reading()
+        if not served:
+            self.stop_frames()
+        elif self.is_stopped:
+            self.start_frames()
+
+    def progressed(self) -> None:
+        self.active_at = self.listener.tick
+
+    def reading_changed(self) -> None:
+        self._update_reading()
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.active_at = self.listener.tick
+        try:
+            self.listener.handler(self, frame)
+        except ProtocolError as error:
+            self.frame_refused(error)
+        except Exception:
+            logger.exception("the handler of %s failed; the connection is closed", self)
+            self.abort()
+
+    def frame_refused(self, error: ProtocolError) -> None:
+        logger.warning("closing %s: %s", self, error)
+        self.listener.counters.frames_refused += 1
+        self.abort()
+
+    # --- what the loop calls ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast("asyncio.Transport", transport)
+        address = transport.get_extra_info("peername") or ("", 0)
+        self.peer_host, self.peer_port = address[0], address[1]
+        self.active_at = self.listener.tick
+        transport.set_write_buffer_limits(high=self.listener.limits.write_bytes)
+        self.listener._opened(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._is_closing = True
+        self.drop_frames()
+        self._slots.clear()
+        self._transport = None
+        self.listener._closed(self)
+
+    def pause_writing(self) -> None:
+        self._writing_stopped_at = self.listener.tick
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_stopped_at = None
+        self.active_at = self.listener.tick
+        self._update_reading()
+
+    def eof_received(self) -> bool:
+        # A client that closes its side still gets the replies that it waits for.
+        self._has_ended = True
+        return bool(self._slots)
+
+    def ticks_without_reading(self, now: int) -> int:
+        """For how long the client has not taken what is there for it."""
+        return 0 if self._writing_stopped_at is None else now - self._writing_stopped_at

@@ -1,0 +1,202 @@
+"""Cuts the bytes of a connection into frames.
+
+One receive buffer is shared by all connections of a loop: the loop asks for it, fills it and hands it back before
+anything else runs, so frames that arrive whole are handled where they lie and never copied. A frame that is only partly
+there moves to a buffer of its own, where the rest of it lands. So an idle connection holds no buffer at all.
+"""
+
+import asyncio
+from typing import Final
+
+from headrace.errors import ProtocolError
+from headrace.net.budget import Budget
+from headrace.protocol.frame import SIZE_BYTES, read_size
+
+RECEIVE_BYTES: Final = 256 << 10
+TRUSTED_BYTES: Final = 2 << 20
+"""A frame up to this size gets its buffer at once. A larger one gets it as its bytes come, so that a length alone takes
+no memory; it counts against the budget in full."""
+
+
+class Receiver:
+    """What the connections of a loop share: the receive buffer, the frame limit, the budget for unfinished frames."""
+
+    __slots__ = ("budget", "buffer", "frame_bytes_max")
+
+    def __init__(self, frame_bytes_max: int, budget: Budget) -> None:
+        self.buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self.frame_bytes_max = frame_bytes_max
+        self.budget = budget
+
+
+class FrameProtocol(asyncio.BufferedProtocol):
+    """A protocol that is told of frames instead of bytes. A frame is valid until `frame_received` returns."""
+
+    __slots__ = ("_backlog", "_filled", "_frame", "_held_bytes", "_receiver", "_rest", "_size", "_stopped")
+
+    def __init__(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._frame: bytearray | None = None  # an unfinished frame, with its four bytes of length
+        self._rest: memoryview | None = None  # where its next bytes go
+        self._filled = 0
+        self._size = 0  # of the whole of it; 0 while its length is not known
+        self._held_bytes = 0
+        self._backlog = b""  # bytes that came while the reader was stopped
+        self._stopped = False
+
+    # --- for subclasses -----------------------------------------------------------------------------------------------
+
+    def frame_received(self, frame: memoryview) -> None:
+        """A whole frame, without its length. It is a view into a buffer that is used again afterwards."""
+        raise NotImplementedError
+
+    def frame_refused(self, error: ProtocolError) -> None:
+        """The bytes are no frame: the connection can't go on."""
+        raise NotImplementedError
+
+    def reading_changed(self) -> None:
+        """`wants_bytes` may have changed."""
+        raise NotImplementedError
+
+    def progressed(self) -> None:
+        """More of an unfinished frame came."""
+
+    @property
+    def wants_bytes(self) -> bool:
+        """False while the connection waits for room in the budget."""
+        return self._rest is not None or self._frame is None
+
+    @property
+    def is_inside_frame(self) -> bool:
+        """A part of a frame is here, and there is room for the rest."""
+        return self._rest is not None
+
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped
+
+    def stop_frames(self) -> None:
+        """No more frames until `start_frames`, though their bytes may be here already."""
+        self._stopped = True
+
+    def start_frames(self) -> None:
+        self._stopped = False
+        backlog, self._backlog = self._backlog, b""
+        if backlog:
+            self._cut(memoryview(bytearray(backlog)))
+
+    def drop_frames(self) -> None:
+        """The connection is gone: give everything back."""
+        self._stopped = True
+        self._backlog = b""
+        if self._frame is not None and self._rest is None:
+            self._receiver.budget.forget(self._granted)
+        self._release()
+
+    # --- what the loop calls ------------------------------------------------------------------------------------------
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.buffer if self._rest is None else self._rest
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._rest is None:
+            self._cut(self._receiver.buffer[:nbytes])
+        else:
+            self._filled += nbytes
+            self.progressed()
+            self._fill()
+
+    # --- cutting ------------------------------------------------------------------------------------------------------
+
+    def _cut(self, data: memoryview) -> None:
+        position, end = 0, len(data)
+        try:
+            while position + SIZE_BYTES <= end:
+                if self._stopped:
+                    break
+                stop = position + SIZE_BYTES + read_size(data, position, self._receiver.frame_bytes_max)
+                if stop > end:
+                    break
+                self.frame_received(data[position + SIZE_BYTES : stop])
+                position = stop
+        except ProtocolError as error:
+            self.frame_refused(error)
+            return
+        if position < end:
+            if self._stopped:
+                self._backlog += bytes(data[position:])
+            else:
+                self._keep(data[position:])
+
+    def _keep(self, part: memoryview) -> None:
+        """The start of a frame gets a buffer of its own."""
+        self._filled = len(part)
+        if self._filled < SIZE_BYTES:
+            self._frame = bytearray(SIZE_BYTES)
+            self._frame[: self._filled] = part
+            self._open_rest()
+        else:
+            self._size = SIZE_BYTES + read_size(part, 0, self._receiver.frame_bytes_max)
+            self._grow(part)
+            self._reserve()
+
+    def _reserve(self) -> None:
+        """Room for the whole frame, before more of it is read: else frames that are half there could wait for ever."""
+        if self._receiver.budget.take(self._size, self._granted):
+            self._held_bytes = self._size
+        else:
+            self._rest = None
+            self.reading_changed()
+
+    def _granted(self) -> None:
+        self._held_bytes = self._size
+        self._open_rest()
+        self.reading_changed()
+
+    def _open_rest(self) -> None:
+        assert self._frame is not None
+        self._rest = memoryview(self._frame)[self._filled :]
+
+    def _grow(self, part: bytearray | memoryview) -> None:
+        """A new buffer: the loop may still hold a view of the old one, which then can't change its size."""
+        self._frame = bytearray(min(self._size, max(TRUSTED_BYTES, 2 * self._filled)))
+        self._frame[: self._filled] = part
+        self._open_rest()
+
+    def _fill(self) -> None:
+        """More bytes of the unfinished frame came."""
+        frame = self._frame
+        assert frame is not None
+        if self._filled < len(frame):
+            self._open_rest()
+            return
+        try:
+            self._take(frame)
+        except ProtocolError as error:
+            self.frame_refused(error)
+
+    def _take(self, frame: bytearray) -> None:
+        """The buffer of the unfinished frame is full: with its length, with a part of it, or with the whole."""
+        if self._size == 0:
+            self._size = SIZE_BYTES + read_size(frame, 0, self._receiver.frame_bytes_max)
+            if self._filled < self._size:
+                self._grow(frame)
+                self._reserve()
+                return
+        if self._filled < self._size:
+            self._grow(frame)
+            return
+        if self._stopped:
+            self._backlog += bytes(frame)
+            self._release()
+            return
+        # The frame is whole. A handler may stop the frames, and then the next bytes must find the shared buffer.
+        self._release()
+        self.frame_received(memoryview(frame)[SIZE_BYTES:])
+
+    def _release(self) -> None:
+        held, self._held_bytes = self._held_bytes, 0
+        self._frame = self._rest = None
+        self._filled = self._size = 0
+        if held:
+            self._receiver.budget.give_back(held)

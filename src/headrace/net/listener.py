@@ -1,0 +1,164 @@
+"""A port that clients connect to, with limits on who may and how long."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from headrace.errors import HeadraceError
+from headrace.net.budget import Budget
+from headrace.net.connection import Connection
+from headrace.net.framing import Receiver
+
+logger = logging.getLogger(__name__)
+
+TICK_MS = 250
+"""How exact idle times are. A connection notes the tick and not the clock, which would cost more than the rest."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """What a listener allows its clients."""
+
+    frame_bytes: int = 100 << 20
+    connections: int = 0x7FFFFFFF
+    connections_per_address: int = 0x7FFFFFFF
+    requests_in_flight: int = 1000
+    """Requests of one connection that have no reply yet; beyond that it is not read from."""
+    write_bytes: int = 4 << 20
+    """Replies of one connection that its client has not taken; beyond that it is not read from."""
+    idle_ms: int = 600_000
+    slow_ms: int = 60_000
+    """How long a client may leave its replies lying, or stop in the middle of a request, before it is disconnected."""
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened since the start."""
+
+    accepted: int = 0
+    refused: int = 0
+    frames_refused: int = 0
+    idle_closed: int = 0
+    slow_closed: int = 0
+
+
+@dataclass(slots=True)
+class Listener:
+    """Accepts connections and hands their frames to `handler`, on the loop, one after another.
+
+    The handler must not keep the frame: it is a view into a buffer that is used again.
+    """
+
+    name: str
+    handler: Callable[[Connection, memoryview], None]
+    limits: Limits = field(default_factory=Limits)
+    budget: Budget = field(default_factory=lambda: Budget(512 << 20))
+    counters: Counters = field(default_factory=Counters)
+    tick: int = 0
+    connections: dict[int, Connection] = field(default_factory=dict)
+    receiver: Receiver = field(init=False)
+    _server: asyncio.Server | None = None
+    _timer: asyncio.TimerHandle | None = None
+    _by_address: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.receiver = Receiver(self.limits.frame_bytes, self.budget)
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; returns the address, whose port was chosen by the system if it was 0."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+        except OSError as error:
+            raise HeadraceError(_cannot_listen(error, host, port)) from error
+        self._timer = loop.call_later(TICK_MS / 1000, self._ticked)
+        address = self._server.sockets[0].getsockname()
+        return str(address[0]), int(address[1])
+
+    async def stop(self, grace_seconds: float = 0) -> None:
+        """Accept no more, give replies under way a moment, then close everything."""
+        if self._server is None:
+            return
+        self._server.close()
+        deadline = asyncio.get_running_loop().time() + grace_seconds
+        while (
+            any(c.waiting_replies for c in self.connections.values()) and asyncio.get_running_loop().time() < deadline
+        ):
+            await asyncio.sleep(0.005)
+        for connection in list(self.connections.values()):
+            connection.close()
+        await asyncio.sleep(0)
+        for connection in list(self.connections.values()):
+            connection.abort()
+        await self._server.wait_closed()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._server = None
+
+    # --- what connections report --------------------------------------------------------------------------------------
+
+    def _opened(self, connection: Connection) -> None:
+        host = connection.peer_host
+        count = self._by_address.get(host, 0)
+        self.connections[id(connection)] = connection
+        self._by_address[host] = count + 1
+        if len(self.connections) > self.limits.connections or count >= self.limits.connections_per_address:
+            self.counters.refused += 1
+            logger.warning(
+                "%s: refusing a connection from %s, which has %d; there are %d in all",
+                self.name,
+                host,
+                count,
+                len(self.connections) - 1,
+            )
+            connection.abort()
+        else:
+            self.counters.accepted += 1
+
+    def _closed(self, connection: Connection) -> None:
+        del self.connections[id(connection)]
+        left = self._by_address[connection.peer_host] - 1
+        if left:
+            self._by_address[connection.peer_host] = left
+        else:
+            del self._by_address[connection.peer_host]
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _ticked(self) -> None:
+        self.tick += 1
+        self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._ticked)
+        # A sweep over all connections costs microseconds for thousands, but not on every tick.
+        if self.tick % 4 == 0:
+            self._sweep()
+
+    def _sweep(self) -> None:
+        idle_ticks = max(1, self.limits.idle_ms // TICK_MS)
+        slow_ticks = max(1, self.limits.slow_ms // TICK_MS)
+        for connection in list(self.connections.values()):
+            if connection.ticks_without_reading(self.tick) > slow_ticks:
+                logger.warning("closing %s: it has not read its replies for %d ms", connection, slow_ticks * TICK_MS)
+                self.counters.slow_closed += 1
+                connection.abort()
+            elif connection.is_inside_frame and self.tick - connection.active_at > slow_ticks:
+                logger.warning("closing %s: it stopped in the middle of a request", connection)
+                self.counters.slow_closed += 1
+                connection.abort()
+            elif self.tick - connection.active_at > idle_ticks and not connection.waiting_replies:
+                logger.info("closing %s: idle for %d ms", connection, idle_ticks * TICK_MS)
+                self.counters.idle_closed += 1
+                connection.close()
+
+
+def _cannot_listen(error: OSError, host: str, port: int) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{host}:{port} is in use by another process. Stop it, or choose another port."
+    if error.errno == errno.EADDRNOTAVAIL:
+        return f"this machine has no address {host}. Use one of its own, 127.0.0.1 or 0.0.0.0."
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"listening on port {port} is not permitted. Choose one above 1023."
+    return f"can't listen on {host}:{port}: {error.strerror or error}."

@@ -1,0 +1,139 @@
+"""Bytes into frames: however they come, and never at the price of memory that a length only claims."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.errors import ProtocolError
+from headrace.net.budget import Budget
+from headrace.net.framing import TRUSTED_BYTES, FrameProtocol, Receiver
+
+
+class Collector(FrameProtocol):
+    __slots__ = ("changes", "frames", "refused", "stop_after")
+
+    def __init__(self, receiver: Receiver) -> None:
+        super().__init__(receiver)
+        self.frames: list[bytes] = []
+        self.refused: list[str] = []
+        self.changes = 0
+        self.stop_after = -1
+
+    def frame_received(self, frame: memoryview) -> None:
+        self.frames.append(bytes(frame))
+        frame[:] = b"\xee" * len(frame)  # whoever looks at it later sees this
+        if len(self.frames) == self.stop_after:
+            self.stop_frames()
+
+    def frame_refused(self, error: ProtocolError) -> None:
+        self.refused.append(str(error))
+
+    def reading_changed(self) -> None:
+        self.changes += 1
+
+    def feed(self, data: bytes) -> None:
+        while data:
+            buffer = self.get_buffer(65536)
+            taken = min(len(buffer), len(data))
+            buffer[:taken] = data[:taken]
+            self.buffer_updated(taken)
+            data = data[taken:]
+
+
+def framed(*frames: bytes) -> bytes:
+    return b"".join(len(frame).to_bytes(4) + frame for frame in frames)
+
+
+def collector(frame_bytes_max: int = 64 << 20, budget: int = 1 << 30) -> Collector:
+    return Collector(Receiver(frame_bytes_max, Budget(budget)))
+
+
+@given(frames=st.lists(st.binary(max_size=30), max_size=12), cuts=st.lists(st.integers(1, 40), max_size=60))
+def test_frames_come_out_however_the_bytes_are_cut(frames: list[bytes], cuts: list[int]) -> None:
+    protocol, data = collector(), framed(*frames)
+    for cut in cuts:
+        protocol.feed(data[:cut])
+        data = data[cut:]
+    protocol.feed(data)
+    assert protocol.frames == frames
+    assert protocol._receiver.budget.held_bytes == 0
+
+
+@given(
+    frames=st.lists(st.binary(max_size=30), min_size=1, max_size=12),
+    cut=st.integers(1, 40),
+    stop_after=st.integers(1, 12),
+)
+def test_a_stopped_reader_loses_nothing(frames: list[bytes], cut: int, stop_after: int) -> None:
+    protocol, data = collector(), framed(*frames)
+    protocol.stop_after = stop_after
+    while data:
+        protocol.feed(data[:cut])
+        data = data[cut:]
+    assert protocol.frames == frames[:stop_after]
+    protocol.start_frames()
+    assert protocol.frames == frames
+    assert protocol._receiver.budget.held_bytes == 0
+
+
+def test_a_large_frame_gets_its_memory_as_its_bytes_come() -> None:
+    protocol = collector(frame_bytes_max=1 << 30)
+    protocol.feed((900 << 20).to_bytes(4) + bytes(100))
+    assert protocol._receiver.budget.held_bytes == 4 + (900 << 20)
+    assert len(protocol._frame or b"") == TRUSTED_BYTES
+    protocol.feed(bytes(3 << 20))
+    assert len(protocol._frame or b"") <= 8 << 20
+    protocol.drop_frames()
+    assert protocol._receiver.budget.held_bytes == 0
+
+
+def test_a_frame_larger_than_the_shared_buffer_is_whole() -> None:
+    protocol = collector()
+    body = bytes(range(256)) * 20_000
+    protocol.feed(framed(b"small", body, b"last"))
+    assert protocol.frames == [b"small", body, b"last"]
+
+
+def test_a_length_above_the_limit_is_refused_before_a_byte_is_kept() -> None:
+    for data in (b"\0\1\0\0", b"\0\1\0"):
+        protocol = collector(frame_bytes_max=1000)
+        protocol.feed(data)
+        protocol.feed(b"\0" * (4 - len(data)))
+        assert protocol.refused == ["a frame says that it is 65536 bytes long, and the limit is 1000"]
+        assert protocol._receiver.budget.held_bytes <= 4
+
+
+def test_a_connection_waits_for_room_in_the_budget() -> None:
+    receiver = Receiver(64 << 20, Budget(3 << 20))
+    one, two, three = Collector(receiver), Collector(receiver), Collector(receiver)
+    start = (2 << 20).to_bytes(4) + b"x"
+    for protocol in (one, two, three):
+        protocol.feed(start)
+    assert [one.wants_bytes, two.wants_bytes, three.wants_bytes] == [True, False, False]
+    assert receiver.budget.waiting == 2
+
+    one.feed(bytes((2 << 20) - 1))
+    assert len(one.frames) == 1
+    assert [two.wants_bytes, three.wants_bytes] == [True, False]
+    assert two.changes == 2
+
+    two.drop_frames()
+    assert three.wants_bytes
+    three.drop_frames()
+    assert receiver.budget.held_bytes == 0
+
+
+def test_who_leaves_the_queue_lets_the_next_one_in() -> None:
+    receiver = Receiver(64 << 20, Budget(3 << 20))
+    one, two, small = Collector(receiver), Collector(receiver), Collector(receiver)
+    one.feed((2 << 20).to_bytes(4) + b"x")
+    two.feed((2 << 20).to_bytes(4) + b"x")
+    small.feed((100).to_bytes(4) + b"x")
+    assert not small.wants_bytes
+    two.drop_frames()
+    assert small.wants_bytes
+
+
+def test_a_frame_above_the_whole_budget_passes_when_nothing_else_is_held() -> None:
+    protocol = collector(budget=1000)
+    protocol.feed(framed(bytes(500_000)))
+    assert len(protocol.frames[0]) == 500_000

@@ -1,0 +1,289 @@
+"""Connections to a listener: order, limits, and clients that misbehave."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from headrace.errors import HeadraceError, ProtocolError
+from headrace.net.connection import Connection, Slot
+from headrace.net.framing import RECEIVE_BYTES
+from headrace.net.listener import Limits, Listener
+from tests.net.loops import Run, on_every_loop
+
+
+def framed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(4) + frame
+
+
+class Echo:
+    """Answers a frame with itself; `later…` when it is told to; `none…` never; `bad…` is no frame."""
+
+    def __init__(self) -> None:
+        self.slots: dict[bytes, Slot] = {}
+        self.seen: list[bytes] = []
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        data = bytes(frame)
+        self.seen.append(data)
+        if data.startswith(b"later"):
+            self.slots[data] = connection.reserve()
+        elif data.startswith(b"none"):
+            connection.reply([])
+        elif data.startswith(b"bad"):
+            raise ProtocolError("bad at byte 0")
+        elif data.startswith(b"bug"):
+            raise RuntimeError("a defect")
+        elif data.startswith(b"big"):
+            connection.reply([bytearray(framed(bytes(1 << 20)))])
+        else:
+            connection.reply([bytearray(len(data).to_bytes(4)), memoryview(data)])
+
+    def answer(self, name: bytes) -> None:
+        self.slots.pop(name).fill([bytearray(framed(name))])
+
+
+@asynccontextmanager
+async def listening(handler: Any, **limits: int) -> AsyncIterator[tuple[Listener, int]]:
+    listener = Listener("test", handler, Limits(**limits))
+    _, port = await listener.start("127.0.0.1", 0)
+    try:
+        yield listener, port
+    finally:
+        await listener.stop()
+
+
+async def read_frame(reader: asyncio.StreamReader) -> bytes:
+    size = int.from_bytes(await reader.readexactly(4))
+    return await reader.readexactly(size)
+
+
+async def eventually(condition: Any) -> None:
+    while not condition():
+        await asyncio.sleep(0.002)
+
+
+@on_every_loop
+def test_replies_keep_the_order_of_their_requests(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"".join(map(framed, (b"a", b"later 1", b"none", b"b", b"later 2", b"c"))))
+            assert await read_frame(reader) == b"a"
+            await eventually(lambda: len(echo.seen) == 6)
+            echo.answer(b"later 2")
+            echo.answer(b"later 1")
+            assert [await read_frame(reader) for _ in range(4)] == [b"later 1", b"b", b"later 2", b"c"]
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_the_shared_buffer_is_filled_and_handed_back_before_anything_else_runs(run: Run) -> None:
+    """The contract by which all connections share one buffer: many senders at once, no byte of one in another."""
+
+    async def scenario() -> None:
+        async with listening(Echo()) as (_, port):
+
+            async def client(number: int) -> None:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                body = bytes([number]) * (RECEIVE_BYTES // 3 + number * 1000)
+                for _ in range(20):
+                    writer.write(framed(body))
+                    assert await read_frame(reader) == body
+                writer.close()
+
+            await asyncio.gather(*(client(number) for number in range(8)))
+
+    run(scenario())
+
+
+@on_every_loop
+def test_a_client_that_closes_its_side_still_gets_its_replies(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"later"))
+            writer.write_eof()
+            await eventually(lambda: echo.slots)
+            await asyncio.sleep(0.02)
+            echo.answer(b"later")
+            assert await read_frame(reader) == b"later"
+            assert await reader.read() == b""
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_bytes_that_are_no_frame_close_that_connection_and_no_other(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with listening(Echo(), frame_bytes=1000) as (listener, port):
+            good_reader, good_writer = await asyncio.open_connection("127.0.0.1", port)
+            for hostile in (b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"GET / HTTP/1.1\r\n\r\n", framed(b"bad")):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(hostile)
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await reader.readexactly(1)
+                writer.close()
+            assert listener.counters.frames_refused == 4
+            good_writer.write(framed(b"still here"))
+            assert await read_frame(good_reader) == b"still here"
+            good_writer.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert "this port speaks the Kafka protocol" in caplog.text
+
+
+@on_every_loop
+def test_a_handler_that_fails_costs_its_connection_only(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with listening(Echo()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"bug"))
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1)
+            writer.close()
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"fine"))
+            assert await read_frame(reader) == b"fine"
+            writer.close()
+
+    run(scenario())
+    assert "a defect" in caplog.text
+
+
+@on_every_loop
+def test_a_client_with_too_many_requests_under_way_is_not_read_from(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo, requests_in_flight=5) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            names = [f"later {number:03}".encode() for number in range(100)]
+            writer.write(b"".join(map(framed, names)))
+            await eventually(lambda: len(echo.seen) == 5)
+            await asyncio.sleep(0.02)
+            assert len(echo.seen) == 5
+            for name in names:
+                await eventually(lambda name=name: name in echo.slots)
+                assert len(echo.slots) <= 5
+                echo.answer(name)
+            assert [await read_frame(reader) for _ in names] == names
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_a_client_that_does_not_read_is_not_read_from_and_then_disconnected(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo, write_bytes=1 << 20, slow_ms=500) as (listener, port):
+            loop = asyncio.get_running_loop()
+            client = socket.socket()
+            client.setblocking(False)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await loop.sock_connect(client, ("127.0.0.1", port))
+            await loop.sock_sendall(client, framed(b"big") * 500)
+            await eventually(lambda: listener.counters.slow_closed == 1)
+            assert len(echo.seen) < 100
+            await eventually(lambda: not listener.connections)
+            client.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_a_client_that_stops_in_the_middle_of_a_request_is_disconnected(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(Echo(), slow_ms=250) as (listener, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write((50 << 20).to_bytes(4) + b"the beginning")
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1)
+            assert listener.counters.slow_closed == 1
+            assert listener.budget.held_bytes == 0
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_idle_connections_are_closed_and_busy_ones_are_not(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo, idle_ms=250) as (listener, port):
+            idle_reader, idle_writer = await asyncio.open_connection("127.0.0.1", port)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"later"))
+            assert await idle_reader.read() == b""
+            assert listener.counters.idle_closed == 1
+            echo.answer(b"later")
+            assert await read_frame(reader) == b"later"
+            idle_writer.close()
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_connections_beyond_the_limits_are_refused(run: Run) -> None:
+    async def scenario() -> None:
+        for limits in ({"connections": 2}, {"connections_per_address": 2}):
+            async with listening(Echo(), **limits) as (listener, port):
+                kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+                await eventually(lambda listener=listener: len(listener.connections) == 2)
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await reader.readexactly(1)
+                writer.close()
+                assert (listener.counters.accepted, listener.counters.refused) == (2, 1)
+                kept[0][1].close()
+                await eventually(lambda listener=listener: len(listener.connections) == 1)
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(framed(b"welcome"))
+                assert await read_frame(reader) == b"welcome"
+                writer.close()
+                kept[1][1].close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_stopping_lets_replies_under_way_finish(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        listener = Listener("test", echo)
+        _, port = await listener.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(framed(b"later"))
+        await eventually(lambda: echo.slots)
+        stopping = asyncio.ensure_future(listener.stop(grace_seconds=5))
+        await asyncio.sleep(0.02)
+        echo.answer(b"later")
+        assert await read_frame(reader) == b"later"
+        await stopping
+        assert await reader.read() == b""
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_a_port_in_use_is_one_sentence(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(Echo()) as (_, port):
+            with pytest.raises(HeadraceError, match=f"127.0.0.1:{port} is in use by another process"):
+                await Listener("second", Echo()).start("127.0.0.1", port)
+
+    run(scenario())
