@@ -162,39 +162,25 @@ def test_many_files_are_synced_at_once() -> None:
         stepped.append(file, b"1")
     stepped.disk.trace.clear()
     stepped.settle()
-    assert stepped.disk.trace == ["dirty_bytes ", "sync_all "]
+    assert stepped.disk.trace == ["sync_all "]
     assert len(stepped.told) == 100
     assert stepped.flusher.synced_at_once == 1
     survivor = stepped.disk.restart(power_lost=True)
     assert all(survivor.read(file.path) == b"1" for file in files)
 
 
-def test_much_that_others_wrote_keeps_a_group_from_being_synced_at_once() -> None:
-    stepped = Stepped()
-    bulk = stepped.file("bulk")
-    bulk.write(0, [bytes(64 << 20)])
-    files = [stepped.file(f"f{number:03}") for number in range(100)]
-    for file in files:
-        stepped.append(file, b"1")
-    stepped.settle()
-    assert stepped.flusher.synced_at_once == 0
-    assert len(stepped.told) == 100
-
-
 def test_costs_are_learnt_and_a_hiccup_counts_little() -> None:
-    disk = FaultyDisk()
     costs = Costs()
-    assert costs.prefer_at_once(100, disk)[0]
-    assert not costs.prefer_at_once(1, disk)[0]
-    assert Costs().learn(Outcome(1, False, 0, 10.0)).file < 2 * Costs().file
-    slow = costs
+    assert costs.prefer_at_once(100)
+    assert not costs.prefer_at_once(1)
+    assert costs.learn(Outcome(1, False, 10.0)).file < 2 * costs.file
+    assert costs.learn(Outcome(0, False, 1.0)) == costs
     for _ in range(200):
-        slow = slow.learn(Outcome(100, True, 0, 0.5))
-    assert not slow.prefer_at_once(100, disk)[0], "on a disk where that takes half a second"
+        costs = costs.learn(Outcome(100, True, 0.5))
+    assert not costs.prefer_at_once(100), "on a disk where that takes half a second"
     for _ in range(200):
-        slow = slow.learn(Outcome(100, False, 0, 10.0))
-    assert slow.prefer_at_once(100, disk)[0], "unless one by one takes longer"
-    assert costs.learn(Outcome(0, False, 0, 1.0)) == costs
+        costs = costs.learn(Outcome(100, False, 0.015))
+    assert costs.prefer_at_once(100), "but it is tried again"
 
 
 # Failure
@@ -423,6 +409,5 @@ def test_appends_on_a_real_disk_are_told_in_groups(loop: asyncio.AbstractEventLo
     loop.run_until_complete(produce())
     assert told == [None] * 400
     assert 1 <= flusher.groups < 400
-    assert disk.dirty_bytes() >= 0
     workers.stop()
     disk.close()

@@ -191,10 +191,6 @@ class Disk(ABC):
         """
 
     @abstractmethod
-    def dirty_bytes(self) -> int:
-        """About how much the system has yet to write, whoever wrote it: what `sync_all` may have to wait for."""
-
-    @abstractmethod
     def names(self, path: str = "") -> list[str]:
         """The names in a directory, sorted."""
 

@@ -3,9 +3,9 @@
 A wait joins the group that is being collected. When the worker is free, the group goes to it as one job; its answers
 come back to the loop in one call. What is appended meanwhile collects in the next group.
 
-A group that touched many files is synced at once (`Disk.sync_all`) when that looks cheaper than one file after another:
-100 files cost 13 to 22 ms one by one and 0.6 to 0.8 ms at once (docs/decisions/0020-group-commit.md). It looks cheaper
-by what either took lately, and by how much other data the system has yet to write, which it would wait for too.
+A group that touched many files is synced at once (`Disk.sync_all`) when that is cheaper than one file after another, by
+what either took lately: 100 files cost 13 to 25 ms one by one and 0.6 to 1.7 ms at once, even beside a writer of other
+data for which it has to wait too (docs/decisions/0020-group-commit.md).
 
 Write-behind: whoever appended a megabyte says so, and its write-back starts, so that a sync of a small file never waits
 for a large one's pages.
@@ -150,7 +150,6 @@ class Outcome(NamedTuple):
 
     files: int
     at_once: bool
-    dirty_bytes: int
     seconds: float
 
 
@@ -160,29 +159,23 @@ class Costs(NamedTuple):
     file: float = 150e-6
     at_once: float = 500e-6
 
-    def learn(self, outcome: Outcome) -> Costs:
-        """The newest sample counts an eighth; a hiccup, no more than twice what was expected."""
-        if outcome.at_once:
-            seconds = (
-                outcome.seconds - outcome.files * _FILE_AT_ONCE_SECONDS - outcome.dirty_bytes * _DIRTY_BYTE_SECONDS
-            )
-            return self._replace(at_once=_nearer(self.at_once, seconds))
-        if outcome.files:
-            return self._replace(file=_nearer(self.file, outcome.seconds / outcome.files))
-        return self
+    def prefer_at_once(self, files: int) -> bool:
+        return files * self.file > self.at_once + files * _FILE_AT_ONCE_SECONDS
 
-    def prefer_at_once(self, files: int, disk: Disk) -> tuple[bool, int]:
-        """Whether to sync all at once, and how many bytes the system had yet to write when that was asked."""
-        one_by_one = files * self.file
-        at_once = self.at_once + files * _FILE_AT_ONCE_SECONDS
-        if one_by_one <= at_once:
-            return False, 0
-        dirty_bytes = disk.dirty_bytes()
-        return one_by_one > at_once + dirty_bytes * _DIRTY_BYTE_SECONDS, dirty_bytes
+    def learn(self, outcome: Outcome) -> Costs:
+        """The newest sample counts an eighth, and a hiccup no more than twice what was expected.
+
+        What was not tried is expected to take less and less, so that it is tried again when times have changed.
+        """
+        if outcome.at_once:
+            seconds = outcome.seconds - outcome.files * _FILE_AT_ONCE_SECONDS
+            return Costs(self.file, _nearer(self.at_once, seconds))
+        if not outcome.files:
+            return self
+        return Costs(_nearer(self.file, outcome.seconds / outcome.files), _nearer(self.at_once, self.at_once / 2))
 
 
 _FILE_AT_ONCE_SECONDS: Final = 6e-6
-_DIRTY_BYTE_SECONDS: Final = 1 / 300e6
 _LEAST_SECONDS: Final = 50e-6
 
 
@@ -204,17 +197,16 @@ class Group:
     def commit(self, disk: Disk, clock: Callable[[], float], costs: Costs) -> Outcome:
         """The job. Nobody changes the group any more."""
         start = clock()
+        count = len(self.files) + len(self.directories)
         at_once = False
-        dirty_bytes = 0
         if self.waiting:
-            at_once, dirty_bytes = costs.prefer_at_once(len(self.files) + len(self.directories), disk)
-            at_once = at_once and disk.sync_all()
+            at_once = costs.prefer_at_once(count) and disk.sync_all()
             if not at_once:
                 self._sync_each(disk)
         seconds = clock() - start
         for file, position, size in self.ranges:
             file.start_writeback(position, size)
-        return Outcome(len(self.files) + len(self.directories), at_once, dirty_bytes, seconds)
+        return Outcome(count, at_once, seconds)
 
     def _sync_each(self, disk: Disk) -> None:
         for directory in self.directories:

@@ -86,13 +86,6 @@ class LocalDisk(Disk):
             self.sync_failed("", OSError(number, os.strerror(number)))
         return True
 
-    def dirty_bytes(self) -> int:
-        try:
-            found = re.findall(rb"(?:Dirty|Writeback):\s+(\d+) kB", _read_all("/proc/meminfo"))
-        except OSError:
-            return 0
-        return sum(map(int, found)) * 1024
-
     def names(self, path: str = "") -> list[str]:
         return sorted(self._call(path, os.listdir))
 

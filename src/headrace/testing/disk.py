@@ -169,10 +169,6 @@ class FaultyDisk(Disk):
         self.platter.sync_all_names()
         return True
 
-    def dirty_bytes(self) -> int:
-        self.call("dirty_bytes", "")
-        return sum(node.unsynced_bytes() for _, node in self.platter.files())
-
     def names(self, path: str = "") -> list[str]:
         self.call("names", path)
         return sorted(self._directory(path).names)

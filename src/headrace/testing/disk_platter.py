@@ -47,9 +47,6 @@ class Node:
             _apply(self.durable, change)
         self.unsynced.clear()
 
-    def unsynced_bytes(self) -> int:
-        return sum(len(change.content) for change in self.unsynced if isinstance(change, Write))
-
     def fail_sync(self) -> None:
         """The kernel calls the pages clean, tells once, and the device never gets them (hazard 8)."""
         self.unsynced.clear()
