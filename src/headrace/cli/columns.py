@@ -29,11 +29,9 @@ class Column(NamedTuple):
 
 
 def print_columns(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), header: Sequence[str] = ()) -> None:
-    """All at once: every column as wide as its widest cell; one whose header starts with `>` is aligned to the right."""
+    """All at once: every column as wide as its widest cell; a header that starts with `>` aligns it to the right."""
     count = max([len(header), *map(len, rows)])
-    columns = [
-        Column(header[n] if n < len(header) else "", styles[n] if n < len(styles) else "") for n in range(count)
-    ]
+    columns = [Column(header[n] if n < len(header) else "", styles[n] if n < len(styles) else "") for n in range(count)]
     with Columns(columns, page_rows=len(rows) + 1, padded_max=1 << 30) as printed:
         for row in rows:
             printed.row(row)
@@ -42,7 +40,17 @@ def print_columns(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), hea
 class Columns:
     """Rows go in one by one, and lines between them that belong to no column; used with `with`."""
 
-    __slots__ = ("_columns", "_console", "_held", "_padded_max", "_page_rows", "_shown", "_widths", "indent", "left_off")
+    __slots__ = (
+        "_columns",
+        "_console",
+        "_held",
+        "_padded_max",
+        "_page_rows",
+        "_shown",
+        "_widths",
+        "indent",
+        "left_off",
+    )
 
     def __init__(
         self,
@@ -85,9 +93,9 @@ class Columns:
             self.flush()
 
     def flush(self) -> None:
-        for held in self._held:
-            if not isinstance(held, str):
-                for number, cell in enumerate(held):
+        for row in self._held:
+            if not isinstance(row, str):
+                for number, cell in enumerate(row):
                     width = len(cell) if cell.isascii() else cell_len(cell)
                     if self._widths[number] < width <= self._padded_max:
                         self._widths[number] = width
