@@ -110,18 +110,19 @@ class Columns:
             self._console.print(text, soft_wrap=True)
 
     def _choose(self) -> list[int]:
-        """The columns that fit, where there is something to fit into."""
-        shown = list(range(len(self._columns)))
+        """The columns that fit, the most important first, where there is something to fit into."""
+        every = range(len(self._columns))
         if not self._console.is_terminal:
-            return shown
-        while (
-            sum(self._widths[n] + 2 for n in shown) - 2 + len(self.indent) > self._console.width
-            and (last := max(shown, key=lambda n: (self._columns[n].rank, n)))
-            and self._columns[last].rank
-        ):
-            shown.remove(last)
-        self.left_off = [column.title.removeprefix(">") for n, column in enumerate(self._columns) if n not in shown]
-        return shown
+            return list(every)
+        room = self._console.width - len(self.indent) + 2
+        shown = []
+        for number in sorted(every, key=lambda number: (self._columns[number].rank, number)):
+            width = self._widths[number] + 2
+            if width <= room or not self._columns[number].rank:
+                shown.append(number)
+                room -= width
+        self.left_off = [self._titles()[number] for number in every if number not in shown]
+        return sorted(shown)
 
     def _titles(self) -> list[str]:
         return [column.title.removeprefix(">") for column in self._columns]

@@ -1,0 +1,293 @@
+"""The small files held against the log: checkpoints, leader epochs, producers' snapshots, identities."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from headrace.errors import HeadraceError, ProtocolError
+from headrace.protocol.batch import NO_EPOCH, Batch
+from headrace.protocol.control import ControlType, read_control
+from headrace.storage import checkpoint, names
+from headrace.storage.checkpoint import CheckpointDamaged, TopicPartition, read_numbers, read_offsets
+from headrace.storage.disk import Disk, FileVanished
+from headrace.storage.epochs import LeaderEpochs
+from headrace.storage.identity import META_PROPERTIES, MetaProperties, WrongDirectory, read_topic_id
+from headrace.storage.inventory import CHECKPOINTS, QUORUM_STATE, Inventory, PartitionFiles
+from headrace.storage.producer_snapshot import SnapshotDamaged, decode_snapshot
+from headrace.storage.recovery import Saved
+from headrace.storage.scan import Damage
+from headrace.storage.verify_report import Report, Severity
+from headrace.storage.walk import Walk
+
+METADATA_TOPIC: Final = "__cluster_metadata"
+AT_START: Final = "Nothing is lost: with the node stopped, remove it; the next start works it out from the log."
+FETCH_ANEW: Final = (
+    "Where other replicas have the partition, stop the node, move the folder away and start it: it fetches the "
+    "partition anew."
+)
+
+
+class Checkpoints:
+    """What the checkpoints of a log directory say, each as far as it can be read."""
+
+    __slots__ = ("_has_recovery_points", "_offsets", "is_clean")
+
+    def __init__(self, inventory: Inventory, report: Report) -> None:
+        self.is_clean = inventory.is_clean
+        self._has_recovery_points = checkpoint.RECOVERY_POINTS in inventory.files
+        self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        for name in CHECKPOINTS:
+            try:
+                self._offsets[name] = read_offsets(inventory.disk, name)
+            except CheckpointDamaged as damaged:
+                self._offsets[name] = {}
+                report.repairable(name, damaged.reason, AT_START)
+
+    def saved(self, partition: PartitionFiles) -> Saved:
+        key = (partition.name.topic, partition.name.partition)
+        recovery_point = self._offsets[checkpoint.RECOVERY_POINTS].get(key, 0)
+        if not self._has_recovery_points or key not in self._offsets[checkpoint.RECOVERY_POINTS]:
+            # A copy of a folder, or the metadata log, which has none: what is closed is taken for durable.
+            is_unlisted = self._has_recovery_points and partition.name.topic != METADATA_TOPIC
+            recovery_point = 0 if is_unlisted or not partition.segments else partition.segments[-1].base_offset
+        return Saved(
+            self.is_clean,
+            recovery_point,
+            self._offsets[checkpoint.LOG_STARTS].get(key, 0),
+            self._offsets[checkpoint.HIGH_WATERMARKS].get(key, 0),
+        )
+
+    def cleaned_offset(self, partition: PartitionFiles) -> int | None:
+        """Up to where the cleaner has been; None where it has not."""
+        return self._offsets[checkpoint.CLEANED].get((partition.name.topic, partition.name.partition))
+
+    def check_folders(self, inventory: Inventory, report: Report) -> None:
+        """A partition with a recovery point has a folder, unless it was deleted since."""
+        there = {(partition.name.topic, partition.name.partition) for partition in inventory.partitions}
+        for topic, partition in sorted(self._offsets[checkpoint.RECOVERY_POINTS].keys() - there):
+            report.note(
+                checkpoint.RECOVERY_POINTS,
+                f"{topic}-{partition} is in it and has no folder",
+                "If nobody deleted or moved the partition, its folder was lost: fetch it from another replica.",
+            )
+
+
+def check_offsets(report: Report, saved: Saved, cleaned_offset: int | None, *, is_tail_told: bool) -> None:
+    """What the checkpoints say of a partition, against where its log begins and ends."""
+    end_offset = report.end_offset or 0
+    if is_tail_told:
+        return
+    if saved.recovery_point > end_offset:
+        report.damage(
+            checkpoint.RECOVERY_POINTS,
+            f"{report.name} was durable up to offset {saved.recovery_point}, and ends at {end_offset}: somebody cut it",
+            FETCH_ANEW + " Else the records are lost.",
+        )
+        return
+    # A crash may have taken records that were not durable yet; the high watermark may have been beyond them.
+    severity = Severity.REPAIRABLE if saved.is_clean else Severity.NOTE
+    for name, what, offset in (
+        (checkpoint.LOG_STARTS, "starts at", saved.log_start_offset),
+        (checkpoint.HIGH_WATERMARKS, "has its high watermark at", saved.high_watermark),
+        (checkpoint.CLEANED, "is cleaned up to", cleaned_offset or 0),
+    ):
+        if offset > end_offset:
+            report.add(
+                severity,
+                name,
+                f"{report.name} {what} offset {offset}, and ends at {end_offset}",
+                "Nothing to do: a node goes by what its log holds.",
+            )
+
+
+class _Suspect(NamedTuple):
+    """A batch whose epoch is not what the checkpoint says."""
+
+    path: str
+    position: int
+    offset: int
+    epoch: int
+    known: int
+
+
+class EpochCheck:
+    """The leader epochs of the batches never go back, and the checkpoint knows where each begins."""
+
+    __slots__ = ("_entries", "_epochs", "_is_told", "_path", "_report", "_saved", "_suspect", "latest")
+
+    def __init__(self, disk: Disk, partition: PartitionFiles, saved: Saved, report: Report) -> None:
+        self._path = partition.path(names.EPOCHS)
+        self._report = report
+        self._saved = saved
+        self._epochs: LeaderEpochs | None = None
+        self._entries: list[tuple[int, int]] = []
+        self._is_told = False
+        self._suspect: _Suspect | None = None
+        self.latest = NO_EPOCH
+        """Of the batch before; the caller compares, and calls only when the next one has another."""
+        try:
+            self._entries = read_numbers(disk, self._path)
+        except CheckpointDamaged as damaged:
+            report.repairable(self._path, damaged.reason, AT_START)
+            return
+        for number, ((epoch, start), (next_epoch, next_start)) in enumerate(
+            zip(self._entries, self._entries[1:], strict=False), start=4
+        ):
+            if next_epoch <= epoch or next_start < start:
+                report.repairable(
+                    self._path, f"line {number} has {next_epoch} {next_start} after {epoch} {start}", AT_START
+                )
+                return
+        self._epochs = LeaderEpochs(self._entries) if self._entries else None
+
+    def changed(self, path: str, position: int, batch: Batch) -> None:
+        """A batch has another epoch than the one before it."""
+        epoch = batch.partition_leader_epoch
+        if epoch == NO_EPOCH:  # of a Kafka before leader epochs
+            return
+        known = epoch if self._epochs is None else self._epochs.epoch_for_offset(batch.base_offset)
+        suspect, self._suspect = self._suspect, None
+        if suspect is not None and epoch == known < suspect.epoch:
+            self._tell_batch(suspect, f"leader epoch {suspect.epoch} before one of {epoch}")
+        elif epoch < self.latest:
+            found = _Suspect(path, position, batch.base_offset, epoch, known)
+            self._tell_batch(found, f"leader epoch {epoch} after one of {self.latest}")
+        else:
+            self._tell_checkpoint(suspect)
+            if known != epoch:
+                # Is it the checkpoint that is wrong, or the batch? The next ones tell.
+                self._suspect = _Suspect(path, position, batch.base_offset, epoch, known)
+        self.latest = epoch
+
+    def _tell_batch(self, found: _Suspect, what: str) -> None:
+        self._report.damage(
+            found.path,
+            f"the batch with base offset {found.offset} has {what}: its records are sound, but replicas that compare "
+            "epochs go astray",
+            FETCH_ANEW,
+            found.position,
+        )
+
+    def _tell_checkpoint(self, suspect: _Suspect | None) -> None:
+        if suspect is None or self._is_told:
+            return
+        self._is_told = True
+        is_late = not self._saved.is_clean and suspect.offset >= self._saved.recovery_point
+        self._report.add(
+            Severity.NOTE if is_late else Severity.REPAIRABLE,
+            self._path,
+            f"it says epoch {suspect.known} for offset {suspect.offset}, and the batches say {suspect.epoch}",
+            "Nothing to do: the next start makes it anew from the log." if is_late else AT_START,
+        )
+
+    def finish(self, end_offset: int) -> None:
+        self._tell_checkpoint(self._suspect)
+        beyond = [(epoch, start) for epoch, start in self._entries if start > end_offset]
+        if beyond and self._epochs is not None:
+            self._report.add(
+                Severity.REPAIRABLE if self._saved.is_clean else Severity.NOTE,
+                self._path,
+                f"epoch {beyond[0][0]} begins at offset {beyond[0][1]}, and the log ends at {end_offset}",
+                "Nothing to do: the next start drops the epoch.",
+            )
+
+
+def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, saved: Saved, report: Report) -> None:
+    """The producers' snapshots can be read, and say nothing about offsets after their own."""
+    for offset in partition.snapshots:
+        path = partition.path(names.segment_name(offset) + names.SNAPSHOT)
+        try:
+            state = decode_snapshot(disk.read(path), path, offset)
+        except SnapshotDamaged as damaged:
+            report.repairable(path, damaged.reason, AT_START)
+            continue
+        except FileVanished:
+            continue  # a node removes those it does not need
+        for producer_id, producer in state:
+            recent = producer.recent()
+            last_offset = max(producer.transaction_offset, recent[-1].last_offset if recent else -1)
+            if last_offset >= offset:
+                report.repairable(
+                    path, f"producer {producer_id} has offset {last_offset} in it, which came later", AT_START
+                )
+                break
+        if offset > end_offset:
+            report.add(
+                Severity.REPAIRABLE if saved.is_clean else Severity.NOTE,
+                path,
+                f"it is of offset {offset}, and the log ends at {end_offset}",
+                "Nothing to do: the next start removes it." if not saved.is_clean else AT_START,
+            )
+
+
+def check_identity(disk: Disk, partition: PartitionFiles, report: Report) -> None:
+    path = partition.path(names.PARTITION_METADATA)
+    try:
+        read_topic_id(disk, partition.folder)
+    except WrongDirectory as error:
+        what, advice = _parted(error, disk.full_path(path))
+        report.damage(path, what, advice)
+
+
+def check_quorum_state(disk: Disk, partition: PartitionFiles, report: Report) -> None:
+    path = partition.path(QUORUM_STATE)
+    try:
+        state = json.loads(disk.read(path))
+        if not isinstance(state, dict) or "leaderEpoch" not in state:
+            raise ValueError
+    except FileVanished:
+        return
+    except ValueError:
+        report.damage(
+            path,
+            "it does not say what this voter has voted for",
+            "Where the quorum has other voters, move the folder away: this one then joins anew as another directory.",
+        )
+
+
+def check_directory(inventory: Inventory, report: Report) -> None:
+    """Whose directory it is, and what is in it that does not belong there."""
+    disk = inventory.disk
+    try:
+        if MetaProperties.read(disk) is None:
+            report.note(
+                META_PROPERTIES, "it is missing", "A node does not start on a directory that it was not told of."
+            )
+    except WrongDirectory as error:
+        what, advice = _parted(error, disk.full_path(META_PROPERTIES))
+        report.damage(META_PROPERTIES, what, advice)
+    for name in inventory.others:
+        report.note(name, "it is nothing that a log directory has", "Move it away if nobody needs it here.")
+
+
+def check_metadata_snapshot(disk: Disk, path: str, report: Report, advanced: Callable[[int], None] | None) -> None:
+    """A snapshot of the metadata log is a file of batches between a header and a footer."""
+    advice = "Remove it if a later snapshot is sound; else fetch the metadata from another voter."
+    try:
+        file = disk.open(path, read_only=True)
+    except FileVanished:
+        return
+    edges: list[ControlType] = []
+    try:
+        walk = Walk(file, file.size(), 0)
+        for found in walk(advanced):
+            if isinstance(found, Damage):
+                what = f"bytes {found.position} to {found.end}: {found.reason}"
+                report.damage(path, what, advice, found.position)
+            elif found.is_control:
+                edges += [record.type for record in read_control(found)]
+    except ProtocolError as error:
+        report.damage(path, str(error), advice, walk.position)
+        return
+    finally:
+        file.close()
+    if edges[:1] != [ControlType.SNAPSHOT_HEADER] or edges[-1:] != [ControlType.SNAPSHOT_FOOTER]:
+        report.damage(path, "it is not whole: it does not begin with a header and end with a footer", advice)
+
+
+def _parted(error: HeadraceError, full_path: str) -> tuple[str, str]:
+    """What is wrong, and what to do, out of a sentence that says both."""
+    what, _, advice = str(error).removeprefix(full_path).strip().partition("; ")
+    return what.removeprefix("is damaged: "), advice[:1].upper() + advice[1:] + ("." if advice else "")
