@@ -16,7 +16,6 @@ from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.identity import META_PROPERTIES, MetaProperties, WrongDirectory, read_topic_id
 from headrace.storage.inventory import CHECKPOINTS, QUORUM_STATE, Inventory, PartitionFiles
 from headrace.storage.producer_snapshot import SnapshotDamaged, decode_snapshot
-from headrace.storage.recovery import Saved
 from headrace.storage.scan import Damage
 from headrace.storage.verify_report import Report, Severity
 from headrace.storage.walk import Walk
@@ -27,6 +26,18 @@ FETCH_ANEW: Final = (
     "Where other replicas have the partition, stop the node, move the folder away and start it: it fetches the "
     "partition anew."
 )
+
+
+class Known(NamedTuple):
+    """What a log directory says of a partition."""
+
+    is_clean: bool
+    """Its last stop was clean, and nothing has run on it since: everything is durable, and as it was left."""
+    recovery_point: int
+    log_start_offset: int
+    high_watermark: int
+    cleaned_offset: int | None
+    """Up to where the cleaner has been; None where it has not."""
 
 
 class Checkpoints:
@@ -45,23 +56,20 @@ class Checkpoints:
                 self._offsets[name] = {}
                 report.repairable(name, damaged.reason, AT_START)
 
-    def saved(self, partition: PartitionFiles) -> Saved:
+    def known(self, partition: PartitionFiles) -> Known:
         key = (partition.name.topic, partition.name.partition)
-        recovery_point = self._offsets[checkpoint.RECOVERY_POINTS].get(key, 0)
-        if not self._has_recovery_points or key not in self._offsets[checkpoint.RECOVERY_POINTS]:
-            # A copy of a folder, or the metadata log, which has none: what is closed is taken for durable.
+        recovery_point = self._offsets[checkpoint.RECOVERY_POINTS].get(key)
+        if recovery_point is None:
+            # Of a copy of a folder, and of the metadata log, which has none, what is closed is taken for durable.
             is_unlisted = self._has_recovery_points and partition.name.topic != METADATA_TOPIC
             recovery_point = 0 if is_unlisted or not partition.segments else partition.segments[-1].base_offset
-        return Saved(
+        return Known(
             self.is_clean,
             recovery_point,
             self._offsets[checkpoint.LOG_STARTS].get(key, 0),
             self._offsets[checkpoint.HIGH_WATERMARKS].get(key, 0),
+            self._offsets[checkpoint.CLEANED].get(key),
         )
-
-    def cleaned_offset(self, partition: PartitionFiles) -> int | None:
-        """Up to where the cleaner has been; None where it has not."""
-        return self._offsets[checkpoint.CLEANED].get((partition.name.topic, partition.name.partition))
 
     def check_folders(self, inventory: Inventory, report: Report) -> None:
         """A partition with a recovery point has a folder, unless it was deleted since."""
@@ -74,24 +82,24 @@ class Checkpoints:
             )
 
 
-def check_offsets(report: Report, saved: Saved, cleaned_offset: int | None, *, is_tail_told: bool) -> None:
+def check_offsets(report: Report, known: Known, *, is_tail_told: bool) -> None:
     """What the checkpoints say of a partition, against where its log begins and ends."""
     end_offset = report.end_offset or 0
     if is_tail_told:
         return
-    if saved.recovery_point > end_offset:
+    if known.recovery_point > end_offset:
         report.damage(
             checkpoint.RECOVERY_POINTS,
-            f"{report.name} was durable up to offset {saved.recovery_point}, and ends at {end_offset}: somebody cut it",
+            f"{report.name} was durable up to offset {known.recovery_point}, and ends at {end_offset}: somebody cut it",
             FETCH_ANEW + " Else the records are lost.",
         )
         return
     # A crash may have taken records that were not durable yet; the high watermark may have been beyond them.
-    severity = Severity.REPAIRABLE if saved.is_clean else Severity.NOTE
+    severity = Severity.REPAIRABLE if known.is_clean else Severity.NOTE
     for name, what, offset in (
-        (checkpoint.LOG_STARTS, "starts at", saved.log_start_offset),
-        (checkpoint.HIGH_WATERMARKS, "has its high watermark at", saved.high_watermark),
-        (checkpoint.CLEANED, "is cleaned up to", cleaned_offset or 0),
+        (checkpoint.LOG_STARTS, "starts at", known.log_start_offset),
+        (checkpoint.HIGH_WATERMARKS, "has its high watermark at", known.high_watermark),
+        (checkpoint.CLEANED, "is cleaned up to", known.cleaned_offset or 0),
     ):
         if offset > end_offset:
             report.add(
@@ -109,18 +117,18 @@ class _Suspect(NamedTuple):
     position: int
     offset: int
     epoch: int
-    known: int
+    said: int
 
 
 class EpochCheck:
     """The leader epochs of the batches never go back, and the checkpoint knows where each begins."""
 
-    __slots__ = ("_entries", "_epochs", "_is_told", "_path", "_report", "_saved", "_suspect", "latest")
+    __slots__ = ("_entries", "_epochs", "_is_told", "_path", "_report", "_known", "_suspect", "latest")
 
-    def __init__(self, disk: Disk, partition: PartitionFiles, saved: Saved, report: Report) -> None:
+    def __init__(self, disk: Disk, partition: PartitionFiles, known: Known, report: Report) -> None:
         self._path = partition.path(names.EPOCHS)
         self._report = report
-        self._saved = saved
+        self._known = known
         self._epochs: LeaderEpochs | None = None
         self._entries: list[tuple[int, int]] = []
         self._is_told = False
@@ -147,18 +155,18 @@ class EpochCheck:
         epoch = batch.partition_leader_epoch
         if epoch == NO_EPOCH:  # of a Kafka before leader epochs
             return
-        known = epoch if self._epochs is None else self._epochs.epoch_for_offset(batch.base_offset)
+        said = epoch if self._epochs is None else self._epochs.epoch_for_offset(batch.base_offset)
         suspect, self._suspect = self._suspect, None
-        if suspect is not None and epoch == known < suspect.epoch:
+        if suspect is not None and epoch == said < suspect.epoch:
             self._tell_batch(suspect, f"leader epoch {suspect.epoch} before one of {epoch}")
         elif epoch < self.latest:
-            found = _Suspect(path, position, batch.base_offset, epoch, known)
+            found = _Suspect(path, position, batch.base_offset, epoch, said)
             self._tell_batch(found, f"leader epoch {epoch} after one of {self.latest}")
         else:
             self._tell_checkpoint(suspect)
-            if known != epoch:
+            if said != epoch:
                 # Is it the checkpoint that is wrong, or the batch? The next ones tell.
-                self._suspect = _Suspect(path, position, batch.base_offset, epoch, known)
+                self._suspect = _Suspect(path, position, batch.base_offset, epoch, said)
         self.latest = epoch
 
     def _tell_batch(self, found: _Suspect, what: str) -> None:
@@ -174,11 +182,11 @@ class EpochCheck:
         if suspect is None or self._is_told:
             return
         self._is_told = True
-        is_late = not self._saved.is_clean and suspect.offset >= self._saved.recovery_point
+        is_late = not self._known.is_clean and suspect.offset >= self._known.recovery_point
         self._report.add(
             Severity.NOTE if is_late else Severity.REPAIRABLE,
             self._path,
-            f"it says epoch {suspect.known} for offset {suspect.offset}, and the batches say {suspect.epoch}",
+            f"it says epoch {suspect.said} for offset {suspect.offset}, and the batches say {suspect.epoch}",
             "Nothing to do: the next start makes it anew from the log." if is_late else AT_START,
         )
 
@@ -187,14 +195,14 @@ class EpochCheck:
         beyond = [(epoch, start) for epoch, start in self._entries if start > end_offset]
         if beyond and self._epochs is not None:
             self._report.add(
-                Severity.REPAIRABLE if self._saved.is_clean else Severity.NOTE,
+                Severity.REPAIRABLE if self._known.is_clean else Severity.NOTE,
                 self._path,
                 f"epoch {beyond[0][0]} begins at offset {beyond[0][1]}, and the log ends at {end_offset}",
                 "Nothing to do: the next start drops the epoch.",
             )
 
 
-def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, saved: Saved, report: Report) -> None:
+def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, known: Known, report: Report) -> None:
     """The producers' snapshots can be read, and say nothing about offsets after their own."""
     for offset in partition.snapshots:
         path = partition.path(names.segment_name(offset) + names.SNAPSHOT)
@@ -215,10 +223,10 @@ def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, save
                 break
         if offset > end_offset:
             report.add(
-                Severity.REPAIRABLE if saved.is_clean else Severity.NOTE,
+                Severity.REPAIRABLE if known.is_clean else Severity.NOTE,
                 path,
                 f"it is of offset {offset}, and the log ends at {end_offset}",
-                "Nothing to do: the next start removes it." if not saved.is_clean else AT_START,
+                "Nothing to do: the next start removes it." if not known.is_clean else AT_START,
             )
 
 

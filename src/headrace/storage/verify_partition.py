@@ -15,7 +15,6 @@ from headrace.storage.disk import Disk, DiskError, File, FileVanished
 from headrace.storage.inventory import PartitionFiles, SegmentFiles
 from headrace.storage.names import Fate
 from headrace.storage.offset_index import OffsetIndex
-from headrace.storage.recovery import Saved
 from headrace.storage.scan import Damage
 from headrace.storage.time_index import TimeIndex
 from headrace.storage.transaction_index import TransactionIndex
@@ -23,6 +22,7 @@ from headrace.storage.verify_files import (
     FETCH_ANEW,
     Checkpoints,
     EpochCheck,
+    Known,
     check_identity,
     check_metadata_snapshot,
     check_offsets,
@@ -43,7 +43,6 @@ class PartitionCheck:
 
     __slots__ = (
         "advanced",
-        "checkpoints",
         "deep",
         "disk",
         "epochs",
@@ -53,7 +52,7 @@ class PartitionCheck:
         "next_offset",
         "partition",
         "report",
-        "saved",
+        "known",
         "transactions",
     )
 
@@ -67,12 +66,11 @@ class PartitionCheck:
     ) -> None:
         self.disk = disk
         self.partition = partition
-        self.checkpoints = checkpoints
-        self.saved: Saved = checkpoints.saved(partition)
+        self.known: Known = checkpoints.known(partition)
         self.deep = deep
         self.advanced = advanced
         self.report = Report(partition.folder)
-        self.epochs = EpochCheck(disk, partition, self.saved, self.report)
+        self.epochs = EpochCheck(disk, partition, self.known, self.report)
         self.transactions = TransactionCheck(self.report)
         self.next_offset = 0
         self.has_gaps = False
@@ -86,17 +84,15 @@ class PartitionCheck:
         report.size_bytes = partition.size_bytes
         if partition.segments:
             self.next_offset = partition.segments[0].base_offset
-            report.start_offset = max(self.next_offset, self.saved.log_start_offset)
+            report.start_offset = max(self.next_offset, self.known.log_start_offset)
         for number, segment in enumerate(partition.segments):
             self._segment(number, segment)
         report.end_offset = self.next_offset
         self._tell_missing()
         if partition.segments or partition.name.fate is Fate.CURRENT:
-            check_offsets(
-                report, self.saved, self.checkpoints.cleaned_offset(partition), is_tail_told=self.is_tail_told
-            )
+            check_offsets(report, self.known, is_tail_told=self.is_tail_told)
         self.epochs.finish(self.next_offset)
-        check_snapshots(self.disk, partition, self.next_offset, self.saved, report)
+        check_snapshots(self.disk, partition, self.next_offset, self.known, report)
         check_identity(self.disk, partition, report)
         check_quorum_state(self.disk, partition, report)
         for name in partition.metadata_snapshots:
@@ -133,7 +129,7 @@ class PartitionCheck:
 
     def _index(self, kind: type[AnyIndex], segment: SegmentFiles, suffix: str, is_last: bool) -> IndexFile[AnyIndex]:
         # That of an active segment lives in memory and is written at a roll or a clean stop.
-        is_settled = not is_last or self.saved.is_clean
+        is_settled = not is_last or self.known.is_clean
         path = self.partition.path(segment.name(suffix))
         file = IndexFile(kind, self.disk, path, segment.base_offset, self.report, is_settled=is_settled)
         if file.is_missing and is_settled and segment.size_bytes and suffix != names.TXN_INDEX:
@@ -201,8 +197,8 @@ class PartitionCheck:
 
     def _damaged(self, file: File, path: str, damage: Damage, next_offset: int, is_last: bool) -> None:
         what = f"bytes {damage.position} to {damage.end}: {damage.reason}"
-        saved = self.saved
-        is_durable = saved.is_clean or next_offset < saved.recovery_point
+        known = self.known
+        is_durable = known.is_clean or next_offset < known.recovery_point
         if not is_durable and (damage.is_lost_write or (is_last and not damage.is_followed)):
             behind = file.size() - damage.position
             self.report.note(
@@ -225,7 +221,7 @@ class PartitionCheck:
 
     def _zeros(self, path: str, walk: Walk, is_last: bool) -> None:
         what = f"bytes {walk.position} to {walk.size_bytes} are zeros"
-        if self.saved.is_clean or not is_last:
+        if self.known.is_clean or not is_last:
             self.report.damage(
                 path,
                 f"{what}, and the segment should end before them",
@@ -283,10 +279,10 @@ class PartitionCheck:
 
     def _tell_missing(self) -> None:
         """Compaction leaves holes, most of them inside segments. A log with holes between segments only lost a file."""
-        if self.has_gaps or self.checkpoints.cleaned_offset(self.partition) is not None:
+        if self.has_gaps or self.known.cleaned_offset is not None:
             return
         for path, start, end in self.missing:
-            if not self.saved.is_clean and start >= self.saved.recovery_point:
+            if not self.known.is_clean and start >= self.known.recovery_point:
                 self.report.note(
                     path,
                     f"offsets {start} to {end - 1} are not there, after an unclean stop",
