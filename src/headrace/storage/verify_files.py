@@ -123,7 +123,7 @@ class _Suspect(NamedTuple):
 class EpochCheck:
     """The leader epochs of the batches never go back, and the checkpoint knows where each begins."""
 
-    __slots__ = ("_entries", "_epochs", "_is_told", "_path", "_report", "_known", "_suspect", "latest")
+    __slots__ = ("_entries", "_epochs", "_is_told", "_known", "_path", "_report", "_suspect", "latest")
 
     def __init__(self, disk: Disk, partition: PartitionFiles, known: Known, report: Report) -> None:
         self._path = partition.path(names.EPOCHS)

@@ -48,11 +48,11 @@ class PartitionCheck:
         "epochs",
         "has_gaps",
         "is_tail_told",
+        "known",
         "missing",
         "next_offset",
         "partition",
         "report",
-        "known",
         "transactions",
     )
 
