@@ -13,8 +13,9 @@ from headrace.protocol.batch import Batch
 from headrace.storage import lookup, names
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
-from headrace.storage.lookup import SegmentUnreadable, Stamped
+from headrace.storage.lookup import Stamped
 from headrace.storage.place import Place
+from headrace.storage.scan import LogDamaged
 from headrace.storage.segment import Segment
 from headrace.testing.disk import FaultyDisk
 from tests.storage.batches import START_MS, batch
@@ -139,7 +140,9 @@ def test_a_segment_that_is_itself_damaged_says_where_and_what_to_do() -> None:
     disk = segment.place.disk
     assert isinstance(disk, FaultyDisk)
     disk.platter.node(segment.path()).cached[8:12] = b"\0\0\0\1"
-    with pytest.raises(SegmentUnreadable, match=r"00000000000000001000.log has no record batch at byte 0.*log verify"):
+    with pytest.raises(
+        LogDamaged, match=r"00000000000000001000.log is damaged in bytes 0 to .*no record batch.*restart"
+    ):
         lookup.locate(segment, BASE)
 
 

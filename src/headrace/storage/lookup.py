@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
-from headrace.errors import HeadraceError, ProtocolError
+from headrace.errors import ProtocolError
 from headrace.protocol.batch import HEADER_SIZE_BYTES, MAGIC, Batch
 from headrace.protocol.records import records_of
 from headrace.storage import names
 from headrace.storage.index import IndexDamaged
+from headrace.storage.scan import LogDamaged
 from headrace.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
@@ -46,23 +47,11 @@ class Stamped(NamedTuple):
     leader_epoch: int
 
 
-class SegmentUnreadable(HeadraceError):
-    """Bytes of a segment are no batch, and no index is to blame."""
-
-    def __init__(self, path: str, position: int) -> None:
-        self.path = path
-        self.position = position
-        super().__init__(
-            f"{path} has no record batch at byte {position}, where one should be; run `headrace log verify` on its "
-            "folder, and fetch the partition from another replica or cut it there"
-        )
-
-
 def locate(segment: Segment, offset: int) -> Located | None:
     """The first batch whose last offset is at or after `offset`; None when all are before it."""
     try:
         return _locate(segment, offset)
-    except SegmentUnreadable:
+    except LogDamaged:
         _rebuild(segment)
         return _locate(segment, offset)
 
@@ -82,7 +71,7 @@ def _locate(segment: Segment, offset: int) -> Located | None:
             size_bytes = length + _LOG_OVERHEAD_BYTES
             # Kafka's entry has the last offset of what was appended at its position, which may be several batches.
             if magic != MAGIC or size_bytes < HEADER_SIZE_BYTES or (is_entry and last_offset > entry_offset):
-                raise SegmentUnreadable(segment.full_path(), position + at)
+                raise _no_batch(segment, position + at)
             is_entry = False
             if last_offset >= offset:
                 return Located(position + at, size_bytes, base_offset, last_offset)
@@ -106,9 +95,9 @@ def headers(segment: Segment, position: int = 0, entry_offset: int | None = None
             try:
                 batch = Batch(chunk, at)
             except ProtocolError as error:
-                raise SegmentUnreadable(segment.full_path(), position + at) from error
+                raise _no_batch(segment, position + at) from error
             if entry_offset is not None and not segment.base_offset <= batch.last_offset <= entry_offset:
-                raise SegmentUnreadable(segment.full_path(), position + at)
+                raise _no_batch(segment, position + at)
             entry_offset = None
             yield position + at, batch
             at += batch.size_bytes
@@ -127,7 +116,7 @@ def first_at_or_after(
     """The first record with a timestamp at or after one, among those from `start_offset` on."""
     try:
         return _first_at_or_after(segment, timestamp, start_offset, decompressed_bytes_max)
-    except SegmentUnreadable:
+    except LogDamaged:
         _rebuild(segment)
         return _first_at_or_after(segment, timestamp, start_offset, decompressed_bytes_max)
 
@@ -171,6 +160,23 @@ def latest(segment: Segment, decompressed_bytes_max: int) -> Stamped | None:
     batch = read_batch(segment, found.position, found.size_bytes)
     record = records_of(batch, decompressed_bytes_max).latest()
     return None if record is None else Stamped(batch.max_timestamp, record[0], batch.partition_leader_epoch)
+
+
+def latest_from(segment: Segment, start_offset: int, decompressed_bytes_max: int) -> Stamped | None:
+    """The same among the records from an offset on, which takes a walk from there to the segment's end."""
+    best: Stamped | None = None
+    for position, header in headers(segment, segment.offset_index.lookup(start_offset)[1]):
+        if header.last_offset < start_offset or (best is not None and header.max_timestamp <= best.timestamp):
+            continue
+        batch = read_batch(segment, position, header.size_bytes)
+        for record in records_of(batch, decompressed_bytes_max).decode():
+            if record.offset >= start_offset and (best is None or record.timestamp > best.timestamp):
+                best = Stamped(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None if best is None or best.timestamp < 0 else best
+
+
+def _no_batch(segment: Segment, position: int) -> LogDamaged:
+    return LogDamaged(segment.full_path(), position, segment.size_bytes, "no record batch begins there")
 
 
 def _rebuild(segment: Segment) -> None:

@@ -8,7 +8,7 @@ from headrace.storage.index import IndexCache
 
 
 class Place:
-    """The folder of one log on its disk. The folder may be renamed under it (a move, a deletion); open files stay open."""
+    """The folder of one log on its disk. It may be renamed under the log (a move, a deletion); open files stay open."""
 
     __slots__ = ("disk", "folder", "handles", "indexes", "names_changed")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from headrace.errors import ProtocolError
+from headrace.errors import HeadraceError, ProtocolError
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
 from headrace.protocol.batch_crc import crc32c
 from headrace.storage.disk import File
@@ -26,6 +26,20 @@ _MAGIC: Final = b"\x02"
 _MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
+
+
+class LogDamaged(HeadraceError):
+    """Bytes of a segment that should be sound are not. The partition is offline until an operator decides."""
+
+    def __init__(self, path: str, position: int, end: int, reason: str) -> None:
+        self.path = path
+        self.position = position
+        self.end = end
+        self.reason = reason
+        super().__init__(
+            f"{path} is damaged in bytes {position} to {end}: {reason}. Where other replicas have the partition, move "
+            f"its folder away and restart; else give up what follows by `truncate -s {position} {path}`, and restart."
+        )
 
 
 class Damage(NamedTuple):
@@ -55,13 +69,13 @@ class SegmentScan:
         self.problem: str | None = None
         self._is_misplaced = False
 
-    def batches(self, advanced: Callable[[int], None] | None = None) -> Iterator[Batch]:
+    def batches(self, advanced: Callable[[int], None] | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Batch]:
         """The sound batches in order; `position` is where the current one begins, its buffer is valid until the next.
 
         `advanced` hears after each read how many bytes it was.
         """
         size_bytes = self.size_bytes
-        buffer = memoryview(bytearray(min(CHUNK_BYTES, max(HEADER_SIZE_BYTES, size_bytes - self.position))))
+        buffer = memoryview(bytearray(max(HEADER_SIZE_BYTES, min(chunk_bytes, size_bytes - self.position))))
         filled = 0  # of the buffer
         at = 0  # in the buffer, of the batch at self.position
         next_offset = self.next_offset

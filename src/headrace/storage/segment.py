@@ -310,6 +310,19 @@ class Segment:
         if was_active:
             self._offset_index, self._time_index = offset_index, time_index
 
+    def replace_transaction_index(self, index: TransactionIndex) -> None:
+        """Takes one that was made anew from the batches."""
+        self.place.indexes.forget((self, TransactionIndex))
+        self.has_transaction_index = len(index) > 0
+        if self.is_active:
+            self._transaction_index = index
+        file = self.place.create(self.name + names.TXN_INDEX)
+        try:
+            file.truncate(0)
+            index.persist(file)
+        finally:
+            file.close()
+
     def _rebuild(self) -> tuple[OffsetIndex, TimeIndex]:
         """Both at once: lookups by time rely on entries of the two that were made together."""
         spare = Segment(self.place, self.base_offset, self.size_bytes, self.modified_ms)

@@ -1,0 +1,187 @@
+"""What may be appended to a log, and what an append answers.
+
+A leader takes what a client sends by the rules of `batch_admission`, and what its own coordinators write as sound
+batches. It looks inside a batch only where the topic's settings make it: keys on compacted topics, a limit on old
+timestamps, another codec than the topic's. A follower takes what its leader has, as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from headrace.config import CompressionType, LogConfig, TimestampType
+from headrace.errors import Error, ProtocolError, Refused
+from headrace.protocol.batch import COMPRESSION_MASK, CONTROL_BIT, Batch, scan
+from headrace.protocol.batch_admission import admit, check_keys, check_timestamps
+from headrace.protocol.batch_builder import recompress
+from headrace.protocol.compression import Compression, decompress
+from headrace.protocol.records import records_of
+from headrace.storage.producer_state import Origin
+
+INT64_MAX: Final = 2**63 - 1
+PRODUCE_VERSION: Final = 13
+"""Of Produce, whose rules apply when the caller names no other."""
+
+_CODECS: Final = {
+    CompressionType.PRODUCER: None,
+    CompressionType.UNCOMPRESSED: Compression.NONE,
+    CompressionType.GZIP: Compression.GZIP,
+    CompressionType.SNAPPY: Compression.SNAPPY,
+    CompressionType.LZ4: Compression.LZ4,
+    CompressionType.ZSTD: Compression.ZSTD,
+}
+
+
+class Appended:
+    """What was appended, and where; or, for a duplicate, what was appended when it first came."""
+
+    __slots__ = ("first_offset", "is_duplicate", "last_offset", "log_append_time", "log_start_offset", "size_bytes")
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        log_append_time: int,
+        log_start_offset: int,
+        size_bytes: int,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time = log_append_time
+        """-1 with CreateTime."""
+        self.log_start_offset = log_start_offset
+        self.size_bytes = size_bytes
+        self.is_duplicate = is_duplicate
+
+    def __repr__(self) -> str:
+        return f"<Appended {self.first_offset}..{self.last_offset}{' again' if self.is_duplicate else ''}>"
+
+
+class LeaderRules:
+    """A topic's settings as far as a leader's append asks for them, worked out once."""
+
+    __slots__ = (
+        "after_ms_max",
+        "before_ms_max",
+        "codec",
+        "decompressed_bytes_max",
+        "is_append_time",
+        "level",
+        "looks_inside",
+        "max_message_bytes",
+        "needs_keys",
+        "segment_bytes",
+    )
+
+    def __init__(self, config: LogConfig, decompressed_bytes_max: int) -> None:
+        self.max_message_bytes = config.max_message_bytes
+        self.segment_bytes = config.segment_bytes
+        self.is_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
+        self.after_ms_max = config.message_timestamp_after_max_ms
+        self.before_ms_max = config.message_timestamp_before_max_ms
+        self.needs_keys = config.compact
+        self.codec = _CODECS[config.compression_type]
+        self.level = _level(config)
+        self.decompressed_bytes_max = decompressed_bytes_max
+        self.looks_inside = (
+            self.needs_keys or self.codec is not None or (self.before_ms_max < INT64_MAX and not self.is_append_time)
+        )
+
+    def admit(
+        self, records: memoryview, origin: Origin, produce_version: int, now_ms: int
+    ) -> tuple[memoryview, list[Batch]]:
+        """The batches of an append, checked, with their bytes: those that came, or others after recompression.
+
+        Sets the time of the append where the topic wants it. Raises Refused, with Kafka's error code.
+        """
+        if origin is Origin.CLIENT:
+            batches = [admit(records, produce_version)]
+        else:
+            batches = sound_batches(records)
+            if not batches:
+                raise Refused(Error.INVALID_RECORD, "There is no batch to append.")
+        for batch in batches:
+            if batch.size_bytes > self.max_message_bytes:
+                raise Refused(
+                    Error.MESSAGE_TOO_LARGE,
+                    f"The batch is {batch.size_bytes} bytes long, and the topic's max.message.bytes is "
+                    f"{self.max_message_bytes}.",
+                )
+        if self.looks_inside:
+            records, batches = self._look_inside(records, batches, now_ms)
+        if self.is_append_time:
+            for batch in batches:
+                batch.set_log_append_time(now_ms)
+        else:
+            for batch in batches:
+                if batch.max_timestamp - now_ms > self.after_ms_max:
+                    check_timestamps(batch, _not_needed, now_ms, INT64_MAX, self.after_ms_max)
+        if len(records) > self.segment_bytes:
+            raise Refused(
+                Error.RECORD_LIST_TOO_LARGE,
+                f"The batches are {len(records)} bytes long, and the topic's segment.bytes is {self.segment_bytes}.",
+            )
+        return records, batches
+
+    def needs_recompression(self, batch: Batch) -> bool:
+        """The append would compress, which takes long: whoever serves others meanwhile does it elsewhere before."""
+        return self.codec is not None and batch.attributes & (COMPRESSION_MASK | CONTROL_BIT) != self.codec
+
+    def _look_inside(self, records: memoryview, batches: list[Batch], now_ms: int) -> tuple[memoryview, list[Batch]]:
+        rewritten = []
+        for batch in batches:
+            if batch.attributes & CONTROL_BIT:
+                rewritten.append(batch)
+                continue
+            try:
+                found = records_of(batch, self.decompressed_bytes_max)
+                if self.needs_keys:
+                    check_keys(found)
+                if not self.is_append_time:
+                    check_timestamps(batch, lambda found=found: found, now_ms, self.before_ms_max, self.after_ms_max)  # type: ignore[misc]
+                rewritten.append(self._recompress(batch) if self.needs_recompression(batch) else batch)
+            except ProtocolError as error:
+                raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
+        if all(new is old for new, old in zip(rewritten, batches, strict=True)):
+            return records, batches
+        content = memoryview(bytearray(b"".join(batch.view for batch in rewritten)))
+        return content, list(scan(content))
+
+    def _recompress(self, batch: Batch) -> Batch:
+        assert self.codec is not None
+        data = decompress(batch.compression, batch.payload, self.decompressed_bytes_max)
+        again = Batch(memoryview(recompress(batch, data, self.codec, self.level)))
+        if again.size_bytes > self.max_message_bytes:
+            raise Refused(
+                Error.MESSAGE_TOO_LARGE,
+                f"The batch is {again.size_bytes} bytes long in the topic's compression.type, and its "
+                f"max.message.bytes is {self.max_message_bytes}.",
+            )
+        return again
+
+
+def sound_batches(records: memoryview, *, partial: bool = False) -> list[Batch]:
+    """The batches of a buffer, each whole and with a CRC that is right; or Refused."""
+    try:
+        batches = list(scan(records, partial=partial))
+        for batch in batches:
+            batch.verify()
+    except ProtocolError as error:
+        raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
+    return batches
+
+
+def _level(config: LogConfig) -> int | None:
+    match config.compression_type:
+        case CompressionType.GZIP:
+            return None if config.compression_gzip_level == -1 else config.compression_gzip_level
+        case CompressionType.LZ4:
+            return config.compression_lz4_level
+        case CompressionType.ZSTD:
+            return config.compression_zstd_level
+    return None
+
+
+def _not_needed() -> NoReturn:
+    raise AssertionError("only the header is asked")

@@ -1,0 +1,244 @@
+"""What of a log is written and not yet durable, and how it gets there.
+
+Two things become durable at their own pace. The batches: a flush syncs the segments that were appended to, and the
+names of new files, and `point` moves up; acknowledgements wait for that. What only a restart needs, the indexes and
+snapshots of closed segments and the leader epochs: `settle` syncs them after a roll, in the background. What may be
+written down as the recovery point is the lesser of the two, because a restart looks only at what is behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol
+
+from headrace.storage import names
+from headrace.storage.checkpoint import encode_numbers
+from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, File, FileVanished
+from headrace.storage.epochs import LeaderEpochs
+from headrace.storage.place import Place
+from headrace.storage.segment import Segment
+from headrace.storage.segments import Segments
+
+WRITE_BEHIND_BYTES: Final = 1 << 20
+
+Flushed = Callable[[DiskError | None], None]
+"""Called when it is durable, with None, or when it will not be."""
+
+
+class SyncsFiles(Protocol):
+    """What a log asks of a `Flusher`: groups end in the order in which they began."""
+
+    def sync(self, file: File, waiting: Flushed) -> None: ...
+
+    def sync_names(self, directory: str) -> None: ...
+
+    def write_behind(self, file: File, position: int, size: int) -> None: ...
+
+
+class DirectFlusher:
+    """Syncs on the spot: for tools, and for whoever has no loop to keep free."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def sync(self, file: File, waiting: Flushed) -> None:
+        try:
+            file.datasync()
+        except DiskError as error:
+            waiting(error)
+        else:
+            waiting(None)
+
+    def sync_names(self, directory: str) -> None:
+        self._disk.sync_directory(directory)
+
+    def write_behind(self, file: File, position: int, size: int) -> None:
+        file.start_writeback(position, size)
+
+
+class Unsynced:
+    """The flushes of one log."""
+
+    __slots__ = (
+        "_closed",
+        "_epochs",
+        "_flusher",
+        "_flushing",
+        "_place",
+        "_segments",
+        "_settling",
+        "_side_files",
+        "_wants_settling",
+        "is_new_folder",
+        "point",
+        "settled_point",
+        "write_back_at",
+    )
+
+    def __init__(
+        self, place: Place, segments: Segments, epochs: LeaderEpochs, flusher: SyncsFiles, recovery_point: int
+    ) -> None:
+        self._place = place
+        self._segments = segments
+        self._epochs = epochs
+        self._flusher = flusher
+        self._closed: list[Segment] = []
+        self._side_files: dict[str, None] = {}
+        self._flushing: list[_Mark] = []
+        self._settling: _Mark | None = None
+        self._wants_settling = False
+        self.is_new_folder = False
+        self.point = recovery_point
+        """Batches before it survive a loss of power."""
+        self.settled_point = recovery_point
+        """Segments that end before it need no look after an unclean stop."""
+        self.write_back_at = WRITE_BEHIND_BYTES
+        """At this size of the active segment, the write-back of its last megabyte starts."""
+
+    @property
+    def recovery_point(self) -> int:
+        """What may be written down: after an unclean stop, what is behind it is checked."""
+        return min(self.point, self.settled_point)
+
+    # ------------------------------------------------------------------------------------------------- what is written
+
+    def closed(self, segment: Segment, side_files: Iterable[str]) -> None:
+        """A segment was closed, and its indexes and a snapshot were written."""
+        self._closed.append(segment)
+        self._side_files |= dict.fromkeys(side_files)
+        self.write_back_at = WRITE_BEHIND_BYTES
+
+    def wrote(self, side_files: Iterable[str]) -> None:
+        """Small files that a restart wants to find."""
+        self._side_files |= dict.fromkeys(side_files)
+
+    def write_back(self, segment: Segment) -> None:
+        """The active segment has reached `write_back_at`."""
+        start = self.write_back_at - WRITE_BEHIND_BYTES
+        self._flusher.write_behind(segment.file, start, segment.size_bytes - start)
+        self.write_back_at = segment.size_bytes + WRITE_BEHIND_BYTES
+
+    def truncated(self, offset: int) -> None:
+        """What is at and behind an offset is gone: no flush that is under way speaks for what will take its place."""
+        active = self._segments.active
+        self.point = min(self.point, offset)
+        self.settled_point = min(self.settled_point, active.base_offset)
+        for mark in self._flushing:
+            mark.offset = min(mark.offset, offset)
+        if self._settling is not None:
+            self._settling.offset = min(self._settling.offset, active.base_offset)
+        self._closed = [segment for segment in self._closed if segment.base_offset < active.base_offset]
+        self.write_back_at = active.size_bytes + WRITE_BEHIND_BYTES
+
+    def removed(self, gone: Iterable[Segment]) -> None:
+        """Segments were deleted, or replaced by others: nobody waits for them any more."""
+        lost = set(gone)
+        self._closed = [segment for segment in self._closed if segment not in lost]
+
+    # ----------------------------------------------------------------------------------------------- how it gets there
+
+    def flush(self, end_offset: int, flushed: Flushed) -> None:
+        """Calls `flushed` when all batches before `end_offset` are durable. Raises when the disk is offline."""
+        mark = _Mark(end_offset)
+
+        def done(error: DiskError | None) -> None:
+            self._flushing.remove(mark)
+            if error is None and mark.offset > self.point:
+                self.point = mark.offset
+            flushed(error)
+
+        file = self._segments.active.file
+        self._sync_closed()
+        self._flushing.append(mark)
+        self._flusher.sync(file, done)
+
+    def settle(self) -> None:
+        """Makes durable what a restart wants to find of the segments before the active one, sooner or later."""
+        if self._settling is not None:
+            self._wants_settling = True
+            return
+        self._wants_settling = False
+        self._settling = _Mark(self._segments.active.base_offset)
+        self._sync_closed()
+        for name in self._side_files:
+            self._sync_small(name)
+        self._side_files = {}
+        if self._epochs.is_dirty:
+            self._write_epochs(names.EPOCHS + TEMPORARY_SUFFIX)
+            self._sync_small(names.EPOCHS + TEMPORARY_SUFFIX, self._take_epochs)
+        else:
+            self._flusher.sync(self._segments.active.file, self._settled)
+
+    def _take_epochs(self, error: DiskError | None) -> None:
+        """The new epochs are durable beside the old ones, and take their place."""
+        if error is None:
+            try:
+                self._place.rename(names.EPOCHS + TEMPORARY_SUFFIX, names.EPOCHS)
+                self._sync_closed()
+                self._flusher.sync(self._segments.active.file, self._settled)
+                return
+            except DiskError as raised:
+                error = raised
+        self._epochs.is_dirty = True
+        self._settled(error)
+
+    def _settled(self, error: DiskError | None) -> None:
+        mark, self._settling = self._settling, None
+        assert mark is not None, "what is settled was settling"
+        if error is not None:
+            return  # a failed sync is the flusher's to tell; anything else is tried again at the next roll
+        self.settled_point = max(self.settled_point, mark.offset)
+        if self._wants_settling:
+            self.settle()
+
+    def _sync_closed(self) -> None:
+        """With the names: a batch in a file without a name is lost."""
+        if self._place.names_changed:
+            if self.is_new_folder:
+                self._flusher.sync_names(self._place.folder.rpartition("/")[0])
+                self.is_new_folder = False
+            self._flusher.sync_names(self._place.folder)
+            self._place.names_changed = False
+        for segment in self._closed:
+            self._flusher.sync(segment.file, _ignore)
+        self._closed = []
+
+    def _sync_small(self, name: str, synced: Flushed | None = None) -> None:
+        try:
+            file = self._place.disk.open(self._place.path(name))
+        except FileVanished:
+            return  # deleted since
+        try:
+            self._flusher.sync(file, synced or _ignore)
+        finally:
+            file.close()
+
+    def write_epochs(self) -> None:
+        """For a clean stop, where a sync of the whole disk follows."""
+        self._write_epochs(names.EPOCHS + TEMPORARY_SUFFIX)
+        self._place.rename(names.EPOCHS + TEMPORARY_SUFFIX, names.EPOCHS)
+
+    def _write_epochs(self, name: str) -> None:
+        file = self._place.create(name)
+        try:
+            content = encode_numbers(self._epochs.entries())
+            file.write(0, [content])
+            file.truncate(len(content))
+        finally:
+            file.close()
+        self._epochs.is_dirty = False
+
+
+class _Mark:
+    """How far what is under way will have brought it."""
+
+    __slots__ = ("offset",)
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+def _ignore(error: DiskError | None) -> None:
+    """The last wait of the same group hears it."""

@@ -1,0 +1,261 @@
+"""Opening a log: at once after a clean stop, and after an unclean one by verifying what was not known to be durable.
+
+Verifying begins with the segment that holds the recovery point. Each batch is checked; indexes, leader epochs and
+producer state are made anew from them on the way. What a crash leaves at the end is cut, at the first batch that is not
+sound. What no crash leaves (see `scan`) is never cut: LogDamaged says where it is, and the partition stays offline.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from headrace.config import LogConfig
+from headrace.storage import lookup, names
+from headrace.storage.checkpoint import CheckpointDamaged
+from headrace.storage.epochs import LeaderEpochs
+from headrace.storage.flush import SyncsFiles, Unsynced
+from headrace.storage.folder import take_stock
+from headrace.storage.log import GAP_MAX, Log, LogOptions
+from headrace.storage.place import Place
+from headrace.storage.producer_state import ProducerState
+from headrace.storage.replay import aborted_by, batches_between, producers_at, transaction_index
+from headrace.storage.scan import LogDamaged, SegmentScan
+from headrace.storage.segment import Segment
+from headrace.storage.segments import Segments
+from headrace.storage.snapshots import Snapshots
+
+logger = logging.getLogger(__name__)
+
+_NO_END: Final = 2**63 - 1
+
+
+class Saved(NamedTuple):
+    """What the log directory knows of a log from before."""
+
+    is_clean: bool = False
+    """The last stop was clean: everything is durable and as it was left."""
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    high_watermark: int = 0
+    lost_sync: bool = False
+    """A sync failed: what is in memory may not be on the device, and must be read from there (hazard 8)."""
+
+
+def open_log(
+    place: Place,
+    topic: str,
+    partition: int,
+    config: LogConfig,
+    options: LogOptions,
+    flusher: SyncsFiles,
+    *,
+    saved: Saved,
+    now_ms: int,
+    topic_id: bytes | None = None,
+    lower_recovery_point: Callable[[Log, int], None] = lambda log, offset: None,
+    advanced: Callable[[int], None] | None = None,
+) -> Log:
+    """Opens the log in a folder that is there, or begins one in it.
+
+    Raises LogDamaged, and DiskError. `advanced` hears how many bytes were verified, as it goes.
+    """
+    stock = take_stock(place)
+    snapshots = Snapshots(place, stock.snapshot_offsets)
+    segments = Segments(stock.segments)
+    if not len(segments):
+        segments.append(Segment.create(place, saved.log_start_offset, now_ms))
+        snapshots.remove_above(saved.log_start_offset)
+    recovery = _Recovery(place, segments, snapshots, config, saved, advanced)
+    producers = recovery.reopen() if saved.is_clean else recovery.recover()
+    segments.recount()
+    epochs = recovery.epochs
+    log_end_offset = producers.end_offset
+    log_start_offset = max(saved.log_start_offset, segments[0].base_offset)
+    if log_end_offset < log_start_offset:
+        logger.warning("%s ends before its start at offset %d; it goes on there, empty", place.folder, log_start_offset)
+        recovery.drop(0)
+        segments.append(Segment.create(place, log_start_offset, now_ms))
+        snapshots.remove_above(-1)
+        log_end_offset = log_start_offset
+        producers = ProducerState(log_start_offset)
+    epochs.truncate_from_end(log_end_offset)
+    epochs.truncate_from_start(log_start_offset)
+    snapshots.keep(segment.base_offset for segment in segments)
+    recovery_point = log_end_offset if saved.is_clean else min(saved.recovery_point, log_end_offset)
+    unsynced = Unsynced(place, segments, epochs, flusher, recovery_point)
+    for segment, side_files in recovery.rebuilt:
+        unsynced.closed(segment, side_files)
+    unsynced.write_back_at += segments.active.size_bytes
+    return Log(
+        place,
+        topic,
+        partition,
+        topic_id,
+        config,
+        options,
+        segments=segments,
+        snapshots=snapshots,
+        epochs=epochs,
+        producers=producers,
+        unsynced=unsynced,
+        log_start_offset=log_start_offset,
+        log_end_offset=log_end_offset,
+        high_watermark=saved.high_watermark,
+        lower_recovery_point=lower_recovery_point,
+        now_ms=now_ms,
+    )
+
+
+class _Recovery:
+    __slots__ = ("advanced", "config", "epochs", "place", "rebuilt", "saved", "segments", "snapshots")
+
+    def __init__(
+        self,
+        place: Place,
+        segments: Segments,
+        snapshots: Snapshots,
+        config: LogConfig,
+        saved: Saved,
+        advanced: Callable[[int], None] | None,
+    ) -> None:
+        self.place = place
+        self.segments = segments
+        self.snapshots = snapshots
+        self.epochs = LeaderEpochs()
+        self.config = config
+        self.saved = saved
+        self.advanced = advanced
+        self.rebuilt: list[tuple[Segment, list[str]]] = []
+        """Closed segments whose small files were made anew, with the names of those."""
+
+    def reopen(self) -> ProducerState:
+        """After a clean stop. Returns the producers where the log ends, for which no batch is read."""
+        transaction_index(self.segments, len(self.segments) - 1, self.snapshots, _NO_END)
+        self.segments.active.activate()
+        self._load_epochs(len(self.segments))
+        return producers_at(self.segments, self.snapshots, self._clean_end())
+
+    def _clean_end(self) -> int:
+        """By the name of the last snapshot if the checkpoint says the same, else by the last batches."""
+        active = self.segments.active
+        end_offset = self.saved.recovery_point
+        if self.snapshots.latest_offset == end_offset and end_offset >= active.base_offset:
+            return end_offset
+        entry_offset, position = active.offset_index.lookup(_NO_END)
+        end_offset = active.base_offset
+        for at, batch in lookup.headers(active, position, entry_offset if position else None):
+            end_offset = batch.next_offset
+            if at + batch.size_bytes > active.size_bytes:
+                raise LogDamaged(active.full_path(), at, active.size_bytes, "a record batch is cut")
+        return end_offset
+
+    def recover(self) -> ProducerState:
+        """After an unclean stop. Returns the producers where the log ends."""
+        number = max(0, self.segments.number_at(self.saved.recovery_point))
+        segment = self.segments[number]
+        self._load_epochs(number)
+        self.epochs.truncate_from_end(segment.base_offset)
+        self.snapshots.remove_above(segment.base_offset)
+        producers = producers_at(self.segments, self.snapshots, segment.base_offset)
+        while True:
+            if self.rebuilt or len(producers):
+                self.snapshots.write(producers)
+            scan = self._scan(segment, producers)
+            follower = self.segments[number + 1] if number + 1 < len(self.segments) else None
+            producers.end_offset = scan.next_offset
+            if self._ends_here(scan, segment, follower):
+                break
+            assert follower is not None, "a log ends with its last segment"
+            producers.end_offset = follower.base_offset
+            snapshot = names.segment_name(follower.base_offset) + names.SNAPSHOT
+            self.rebuilt.append((segment, [*segment.deactivate(segment.modified_ms), snapshot]))
+            number, segment = number + 1, follower
+        if follower is not None:
+            self.drop(number + 1)
+        if producers.end_offset < self.saved.recovery_point:
+            logger.warning(
+                "%s ends at offset %d, although it was durable up to %d: somebody cut it",
+                self.place.folder,
+                producers.end_offset,
+                self.saved.recovery_point,
+            )
+        return producers
+
+    def _scan(self, segment: Segment, producers: ProducerState) -> SegmentScan:
+        """Takes the sound batches of a segment in."""
+        segment.reset()
+        if self.saved.lost_sync:
+            segment.file.datasync()
+            segment.file.forget_cached()
+            segment.size_bytes = segment.file.size()
+        scan = SegmentScan(segment.file, segment.size_bytes, segment.base_offset)
+        interval = self.config.index_interval_bytes
+        epochs = self.epochs
+        for batch in scan.batches(self.advanced):
+            segment.index(batch, scan.position, interval)
+            if batch.partition_leader_epoch > epochs.latest:
+                epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            if batch.producer_id >= 0 and (aborted := aborted_by(producers.apply(batch))) is not None:
+                segment.add_aborted(aborted)
+        return scan
+
+    def _ends_here(self, scan: SegmentScan, segment: Segment, follower: Segment | None) -> bool:
+        """Cuts what a crash left, and says whether the log ends with this segment."""
+        damage = scan.damage()
+        is_durable = scan.next_offset < self.saved.recovery_point
+        if damage is not None and (
+            is_durable or (not damage.is_lost_write and (damage.is_followed or follower is not None))
+        ):
+            raise LogDamaged(segment.full_path(), damage.position, damage.end, damage.reason)
+        if scan.position < segment.size_bytes:
+            if damage is not None:
+                logger.warning(
+                    "%s is cut at byte %d, offset %d, after an unclean stop: %d bytes go, because %s",
+                    segment.full_path(),
+                    scan.position,
+                    scan.next_offset,
+                    segment.size_bytes - scan.position,
+                    damage.reason,
+                )
+            segment.size_bytes = scan.position
+            segment.cut_back()
+            segment.file.datasync()
+        if follower is None or damage is not None:
+            return True
+        # Segments follow each other without a gap (`Log.roll`), and the cleaner stays behind the recovery point. So a
+        # gap is the end of a segment that was lost, unless it is wider than those that a roll leaves.
+        if not is_durable and 0 < follower.base_offset - scan.next_offset <= GAP_MAX:
+            logger.warning(
+                "%s ends at offset %d and %s begins later, after an unclean stop: the log is cut there",
+                segment.full_path(),
+                scan.next_offset,
+                follower.full_path(),
+            )
+            return True
+        return False
+
+    def drop(self, start: int) -> None:
+        """Removes segments from a number on, the newest first, so that a crash in between leaves no gap."""
+        for segment in reversed(self.segments.replace(start, len(self.segments), [])):
+            logger.warning("%s is removed after an unclean stop", segment.full_path())
+            segment.mark_deleted()
+            self.snapshots.mark_deleted(segment.base_offset)
+        self.place.disk.sync_directory(self.place.folder)
+
+    def _load_epochs(self, count: int) -> None:
+        """Those of the first segments; where the checkpoint does not say them, from the batches."""
+        path = self.place.path(names.EPOCHS)
+        try:
+            self.epochs = LeaderEpochs.load(self.place.disk, path)
+            if len(self.epochs) or not any(segment.size_bytes for segment in self.segments[:count]):
+                return
+            logger.warning("%s is missing or empty; it is made anew from the batches", self.place.disk.full_path(path))
+        except CheckpointDamaged as damaged:
+            logger.warning("%s", damaged)
+        end_offset = self.segments[count].base_offset if count < len(self.segments) else _NO_END
+        for _, batch in batches_between(self.segments, self.segments[0].base_offset, end_offset):
+            if batch.partition_leader_epoch > self.epochs.latest:
+                self.epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        self.epochs.is_dirty = True

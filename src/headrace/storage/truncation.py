@@ -1,0 +1,147 @@
+"""Making a log shorter: from its end (another leader wrote something else), from its start (retention), or all."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from typing import TYPE_CHECKING
+
+from headrace.errors import Error, Refused
+from headrace.storage import lookup
+from headrace.storage.producer_state import ProducerState
+from headrace.storage.replay import producers_at
+from headrace.storage.retention import expired
+from headrace.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from headrace.storage.log import Log
+
+logger = logging.getLogger(__name__)
+
+
+def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
+    """Cuts the log so that it ends at `offset`, or before it when that is in the middle of a batch or in a gap.
+
+    True when there was something to cut. After a change of leader the offset comes from leader epochs, never from the
+    high watermark (hazard 1).
+    """
+    assert offset >= 0, "offsets are not negative"
+    if offset >= log.log_end_offset:
+        # A leader that appended nothing has left an epoch without records.
+        log.epochs.truncate_from_end(log.log_end_offset)
+        return False
+    if offset < log.segments[0].base_offset:
+        truncate_fully(log, offset, now_ms)
+        return True
+    number = log.segments.number_at(offset)
+    segment = log.segments[number]
+    found = lookup.locate(segment, offset)
+    position = segment.size_bytes if found is None else found.position
+    end_offset = _end_before(segment, position)
+    logger.info("%s-%d is truncated from offset %d to %d", log.topic, log.partition, log.log_end_offset, end_offset)
+    _lower_recovery_point(log, end_offset)
+    # The newest go first: a crash in between leaves no gap.
+    gone = log.segments.replace(number + 1, len(log.segments), [])
+    for later in reversed(gone):
+        log.discard(later, now_ms)
+    segment.activate()
+    segment.cut(position, end_offset)
+    _sync(log, segment)
+    for _, batch in lookup.headers(segment, segment.offset_index[-1][1] if len(segment.offset_index) else 0):
+        segment.saw_timestamp(batch.max_timestamp, batch.last_offset)
+    log.snapshots.remove_above(end_offset)
+    log.epochs.truncate_from_end(end_offset)
+    log.unsynced.removed(gone)
+    log.unsynced.truncated(end_offset)
+    log.log_start_offset = min(log.log_start_offset, end_offset)
+    log.restart_at(end_offset, producers_at(log.segments, log.snapshots, end_offset))
+    return True
+
+
+def _end_before(segment: Segment, position: int) -> int:
+    """Where the batches before a position end: there may be a gap behind them, which compaction left."""
+    index = segment.offset_index
+    entry = bisect_left(range(len(index)), position, key=lambda entry: index[entry][1]) - 1
+    entry_offset, start = index[entry] if entry >= 0 else (segment.base_offset, 0)
+    end_offset = segment.base_offset
+    for at, batch in lookup.headers(segment, start, entry_offset if start else None):
+        if at >= position:
+            break
+        end_offset = batch.next_offset
+    return end_offset
+
+
+def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
+    """Drops everything; the log goes on from `offset`, as a follower's whose leader no longer has what comes next."""
+    logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
+    _lower_recovery_point(log, offset)
+    gone = log.segments.replace(0, len(log.segments), [])
+    for segment in reversed(gone):
+        log.discard(segment, now_ms)
+    log.snapshots.remove_above(-1)
+    log.segments.append(log.create_segment(offset, now_ms))
+    _sync(log, log.segments.active)
+    log.epochs.clear()
+    log.unsynced.removed(gone)
+    log.unsynced.truncated(offset)
+    log.log_start_offset = offset if log_start_offset is None else log_start_offset
+    log.restart_at(offset, ProducerState(offset))
+
+
+def delete_before(log: Log, offset: int) -> int:
+    """Moves the start of the log up to `offset`, as DeleteRecords asks; -1 means the high watermark.
+
+    Whole segments below it go at the next `retain`. Returns where the log starts now.
+    """
+    if offset == -1:
+        offset = log.high_watermark
+    if offset > log.high_watermark:
+        raise Refused(
+            Error.OFFSET_OUT_OF_RANGE,
+            f"{log.topic}-{log.partition} can't start at {offset}: its high watermark is {log.high_watermark}.",
+        )
+    if offset > log.log_start_offset:
+        log.log_start_offset = offset
+        log.epochs.truncate_from_start(offset)
+        log.producers.advance_log_start(offset)
+    return log.log_start_offset
+
+
+def retain(log: Log, now_ms: int) -> int:
+    """Deletes the segments that are past retention; returns how many those were."""
+    found = expired(
+        log.segments,
+        size_bytes=log.segments.size_bytes,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        log_end_offset=log.log_end_offset,
+        config=log.config,
+        now_ms=now_ms,
+    )
+    if not found.segments:
+        return 0
+    if found.segments == len(log.segments):
+        log.roll(now_ms)
+    start = log.segments[found.segments].base_offset
+    if start > log.log_start_offset:
+        delete_before(log, start)
+    gone: list[Segment] = log.segments.replace(0, found.segments, [])
+    for segment in gone:
+        logger.info("%s-%d deletes %s: %s", log.topic, log.partition, segment.path(), found.reason)
+        log.discard(segment, now_ms)
+    log.unsynced.removed(gone)
+    return len(gone)
+
+
+def _sync(log: Log, active: Segment) -> None:
+    """Before anything is appended: bytes or files of the old history that come back behind new ones would pass for it."""
+    log.place.disk.sync_directory(log.place.folder)
+    active.file.datasync()
+
+
+def _lower_recovery_point(log: Log, offset: int) -> None:
+    """Before anything is cut: a restart must not take new bytes below the old recovery point for checked ones."""
+    log.truncations += 1
+    log.clean_offset = min(log.clean_offset, offset)  # what comes in its place is dirty, also to the next start
+    if offset < log.checkpointed_recovery_point:
+        log.lower_recovery_point(log, offset)
