@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import uvloop
 
+from headrace.testing.sim.loop import SimLoop
+
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "uvloop": uvloop.new_event_loop,
     "asyncio": asyncio.new_event_loop,
+    "sim": SimLoop,
 }
 
 Run = Callable[[Coroutine[Any, Any, None]], None]

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -187,16 +186,13 @@ def test_a_client_that_does_not_read_is_not_read_from_and_then_disconnected(run:
     async def scenario() -> None:
         echo = Echo()
         async with listening(echo, write_bytes=1 << 20, slow_ms=500) as (listener, port):
-            loop = asyncio.get_running_loop()
-            client = socket.socket()
-            client.setblocking(False)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            await loop.sock_connect(client, ("127.0.0.1", port))
-            await loop.sock_sendall(client, framed(b"big") * 500)
+            # A stream stops reading when twice its limit lies there unread.
+            _, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(framed(b"big") * 500)
             await eventually(lambda: listener.counters.slow_closed == 1)
             assert len(echo.seen) < 100
             await eventually(lambda: not listener.connections)
-            client.close()
+            writer.close()
 
     run(scenario())
 
