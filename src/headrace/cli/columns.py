@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 PAGE_ROWS: Final = 500
+PAGE_CHARACTERS: Final = 1 << 20
 PADDED_MAX: Final = 60
 """A longer cell pushes what follows to the right in its own row only."""
 
@@ -44,6 +45,7 @@ class Columns:
         "_columns",
         "_console",
         "_held",
+        "_held_characters",
         "_padded_max",
         "_page_rows",
         "_shown",
@@ -65,6 +67,7 @@ class Columns:
         self._page_rows = page_rows
         self._padded_max = padded_max
         self._held: list[Sequence[str] | str] = []
+        self._held_characters = 0
         self._shown: list[int] | None = None
         self._widths: list[int] = [cell_len(column.title.removeprefix(">")) for column in columns]
         self.indent = indent
@@ -73,7 +76,8 @@ class Columns:
 
     def row(self, cells: Sequence[str]) -> None:
         self._held.append(cells)
-        if len(self._held) >= self._page_rows:
+        self._held_characters += sum(map(len, cells))
+        if len(self._held) >= self._page_rows or self._held_characters > PAGE_CHARACTERS:
             self.flush()
 
     def line(self, text: str) -> None:
@@ -102,7 +106,7 @@ class Columns:
         is_first = self._shown is None
         if self._shown is None:
             self._shown = self._choose()
-        held, self._held = self._held, []
+        held, self._held, self._held_characters = self._held, [], 0
         if self._console.color_system is None:
             sys.stdout.write("".join(f"{line}\n" for line in self._plain(held, is_first)))
             return

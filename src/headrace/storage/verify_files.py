@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
@@ -20,6 +21,7 @@ from headrace.storage.scan import Damage
 from headrace.storage.verify_report import Report, Severity
 from headrace.storage.walk import Walk
 
+_NEVER: Final = 2**63
 METADATA_TOPIC: Final = "__cluster_metadata"
 AT_START: Final = "Nothing is lost: with the node stopped, remove it; the next start works it out from the log."
 FETCH_ANEW: Final = (
@@ -33,6 +35,8 @@ class Known(NamedTuple):
 
     is_clean: bool
     """Its last stop was clean, and nothing has run on it since: everything is durable, and as it was left."""
+    is_listed: bool
+    """It has a recovery point."""
     recovery_point: int
     log_start_offset: int
     high_watermark: int
@@ -59,12 +63,14 @@ class Checkpoints:
     def known(self, partition: PartitionFiles) -> Known:
         key = (partition.name.topic, partition.name.partition)
         recovery_point = self._offsets[checkpoint.RECOVERY_POINTS].get(key)
+        is_listed = recovery_point is not None
         if recovery_point is None:
             # Of a copy of a folder, and of the metadata log, which has none, what is closed is taken for durable.
             is_unlisted = self._has_recovery_points and partition.name.topic != METADATA_TOPIC
             recovery_point = 0 if is_unlisted or not partition.segments else partition.segments[-1].base_offset
         return Known(
             self.is_clean,
+            is_listed,
             recovery_point,
             self._offsets[checkpoint.LOG_STARTS].get(key, 0),
             self._offsets[checkpoint.HIGH_WATERMARKS].get(key, 0),
@@ -94,6 +100,13 @@ def check_offsets(report: Report, known: Known, *, is_tail_told: bool) -> None:
             FETCH_ANEW + " Else the records are lost.",
         )
         return
+    if known.is_clean and known.is_listed and known.recovery_point < end_offset:
+        report.damage(
+            checkpoint.RECOVERY_POINTS,
+            f"{report.name} was left with offset {known.recovery_point} to come, and its batches go up to "
+            f"{end_offset - 1}: the base offset of the last one may be spoilt, which no checksum covers",
+            FETCH_ANEW,
+        )
     # A crash may have taken records that were not durable yet; the high watermark may have been beyond them.
     severity = Severity.REPAIRABLE if known.is_clean else Severity.NOTE
     for name, what, offset in (
@@ -123,7 +136,7 @@ class _Suspect(NamedTuple):
 class EpochCheck:
     """The leader epochs of the batches never go back, and the checkpoint knows where each begins."""
 
-    __slots__ = ("_entries", "_epochs", "_is_told", "_known", "_path", "_report", "_suspect", "latest")
+    __slots__ = ("_entries", "_epochs", "_is_told", "_known", "_path", "_report", "_suspect", "latest", "next_start")
 
     def __init__(self, disk: Disk, partition: PartitionFiles, known: Known, report: Report) -> None:
         self._path = partition.path(names.EPOCHS)
@@ -134,7 +147,9 @@ class EpochCheck:
         self._is_told = False
         self._suspect: _Suspect | None = None
         self.latest = NO_EPOCH
-        """Of the batch before; the caller compares, and calls only when the next one has another."""
+        """Of the batch before."""
+        self.next_start = 0
+        """Where another epoch begins by the checkpoint. The caller compares, and calls `see` only when it must."""
         try:
             self._entries = read_numbers(disk, self._path)
         except CheckpointDamaged as damaged:
@@ -147,12 +162,15 @@ class EpochCheck:
                 report.repairable(
                     self._path, f"line {number} has {next_epoch} {next_start} after {epoch} {start}", AT_START
                 )
+                self._entries = []
                 return
         self._epochs = LeaderEpochs(self._entries) if self._entries else None
 
-    def changed(self, path: str, position: int, batch: Batch) -> None:
-        """A batch has another epoch than the one before it."""
+    def see(self, path: str, position: int, batch: Batch) -> None:
+        """A batch that has another epoch than the one before it, or should have."""
         epoch = batch.partition_leader_epoch
+        after = bisect_right(self._entries, batch.base_offset, key=lambda entry: entry[1])
+        self.next_start = self._entries[after][1] if after < len(self._entries) else _NEVER
         if epoch == NO_EPOCH:  # of a Kafka before leader epochs
             return
         said = epoch if self._epochs is None else self._epochs.epoch_for_offset(batch.base_offset)

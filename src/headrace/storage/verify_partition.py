@@ -171,8 +171,8 @@ class PartitionCheck:
                 next_offset = batch.base_offset + batch.last_offset_delta + 1
                 offsets.see(position, batch)
                 times.see(batch)
-                if batch.partition_leader_epoch != epochs.latest:
-                    epochs.changed(path, position, batch)
+                if batch.partition_leader_epoch != epochs.latest or batch.base_offset >= epochs.next_start:
+                    epochs.see(path, position, batch)
                 if batch.record_count != batch.last_offset_delta + 1:
                     self._sparse(path, position, batch)
                 try:
