@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
+from headrace.storage import local_disk
 from headrace.storage.disk import (
     Disk,
     DiskError,
@@ -253,8 +255,6 @@ def test_a_path_is_shown_as_a_person_knows_it(disk: Disk) -> None:
     ],
 )
 def test_each_failure_of_the_system_is_a_sentence_with_the_path(number: str, family: type[DiskError]) -> None:
-    import errno
-
     error = disk_error("/data/t-0/a.log", OSError(getattr(errno, number), "whatever"))
     assert type(error) is family
     assert str(error).startswith("/data/t-0/a.log ")
@@ -277,6 +277,30 @@ def test_the_local_disk_goes_offline_with_its_first_failed_sync(
         with pytest.raises(SyncFailed, match="/a could not be synced"):
             promise()
     assert disk.names() == ["a", "b"], "nothing was replaced, and it still reads"
+
+
+def test_the_local_disk_hears_of_a_failed_sync_of_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = LocalDisk(str(tmp_path))
+    monkeypatch.setattr(local_disk, "_library", lambda: local_disk._Library(None, lambda descriptor: errno.EIO))
+    with pytest.raises(SyncFailed, match="Input/output error"):
+        disk.sync_all()
+    assert disk.offline is not None
+
+
+def test_the_local_disk_says_when_it_can_not_sync_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = LocalDisk(str(tmp_path))
+    monkeypatch.setattr(local_disk, "_library", lambda: local_disk._Library(None, None))
+    assert disk.sync_all() is False
+    disk.open("a", create=True).start_writeback(0, 10)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_a_full_local_disk_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "full").symlink_to("/dev/full")
+    file = LocalDisk(str(tmp_path)).open("full")
+    for buffers in ([b"x"], [b"x"] * 2000):
+        with pytest.raises(DiskFull, match="full; free space on it"):
+            file.write(0, buffers)
 
 
 def test_a_local_folder_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> None:

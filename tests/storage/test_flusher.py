@@ -169,6 +169,18 @@ def test_many_files_are_synced_at_once() -> None:
     assert all(survivor.read(file.path) == b"1" for file in files)
 
 
+def test_many_files_are_synced_one_by_one_where_the_system_can_not_do_it_at_once() -> None:
+    stepped = Stepped()
+    stepped.disk.faults.can_sync_all = False
+    files = [stepped.file(f"f{number:03}") for number in range(20)]
+    for file in files:
+        stepped.append(file, b"1")
+    stepped.settle()
+    assert stepped.flusher.synced_at_once == 0
+    survivor = stepped.disk.restart(power_lost=True)
+    assert all(survivor.read(file.path) == b"1" for file in files)
+
+
 def test_costs_are_learnt_and_a_hiccup_counts_little() -> None:
     costs = Costs()
     assert costs.prefer_at_once(100)

@@ -56,6 +56,7 @@ class Faults:
     """Paths, and what is below them, that this user may not touch."""
     unreadable: tuple[str, ...] = ()
     """Files whose reads fail, as on a bad sector."""
+    can_sync_all: bool = True
 
 
 class FaultyDisk(Disk):
@@ -162,6 +163,8 @@ class FaultyDisk(Disk):
     def sync_all(self) -> bool:
         self.promise()
         self.call("sync_all", "")
+        if not self.faults.can_sync_all:
+            return False
         nodes = [node for _, node in self.platter.files()]
         self.syncing("", nodes)
         for node in nodes:
