@@ -1,0 +1,100 @@
+"""What comes out of a node, to be done in this order: persist, then send, then apply. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from headrace.protocol.message import Message
+from headrace.raft.quorum import NO_NODE, Endpoint, OffsetAndEpoch, ReplicaKey
+
+
+class QuorumState(NamedTuple):
+    """What a voter must not forget: its epoch, and whom it has voted for or follows in that."""
+
+    epoch: int = 0
+    leader_id: int = NO_NODE
+    voted: ReplicaKey | None = None
+
+
+class LeaderAndEpoch(NamedTuple):
+    leader_id: int
+    epoch: int
+
+
+@dataclass(slots=True)
+class Append:
+    """Whole batches, with their offsets and epochs in place, for the end of the log; `flushed` is to say when."""
+
+    base_offset: int
+    end_offset: int
+    epoch: int
+    """Of the leader that they are from. Batches in them may be older."""
+    content: memoryview
+
+
+@dataclass(slots=True)
+class Truncate:
+    """The log is to end at this offset."""
+
+    offset: int
+
+
+@dataclass(slots=True)
+class WriteSnapshot:
+    """A part of a snapshot that the leader has, to be kept under a temporary name."""
+
+    id: OffsetAndEpoch
+    position: int
+    content: bytes | bytearray | memoryview
+
+
+@dataclass(slots=True)
+class InstallSnapshot:
+    """All parts are there: check it, give it its name, empty the log so that it goes on where the snapshot ends.
+
+    `snapshot_installed` is to say that this is done, `snapshot_failed` that the parts were no snapshot.
+    """
+
+    id: OffsetAndEpoch
+
+
+Write: TypeAlias = Append | Truncate | WriteSnapshot | InstallSnapshot
+
+
+@dataclass(slots=True)
+class Send:
+    """A request to a peer. It is answered by `answered` or `unanswered`, or forgotten after the request time-out."""
+
+    to: int
+    endpoints: tuple[Endpoint, ...]
+    request: Message
+
+
+@dataclass(slots=True)
+class Reply:
+    """A response, to whom it is due. With `read_from`, the log's batches from there on are put in before it leaves;
+    with `read_snapshot`, that part of the snapshot."""
+
+    to: object
+    response: Message
+    read_from: int | None = None
+    read_snapshot: OffsetAndEpoch | None = None
+    position: int = 0
+    bytes_max: int = 0
+
+
+@dataclass(slots=True)
+class Ready:
+    """One step's worth. What is None has not changed."""
+
+    quorum_state: QuorumState | None = None
+    """To be durable before anything else of this is done."""
+    writes: Sequence[Write] = ()
+    sends: Sequence[Send | Reply] = ()
+    high_watermark: int | None = None
+    """Records before it are committed: apply them."""
+    leader: LeaderAndEpoch | None = None
+    notes: Sequence[str] = field(default_factory=tuple)
+    """What an operator may want to read, in order."""
