@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -51,7 +52,9 @@ class Entry:
         return self.base_offset + (1 if self.is_marker else len(self.values))
 
     def content(self, *, placed: bool) -> bytearray:
-        place = {"base_offset": self.base_offset, "partition_leader_epoch": self.epoch} if placed else {}
+        place: dict[str, Any] = {}
+        if placed:
+            place = {"base_offset": self.base_offset, "partition_leader_epoch": self.epoch}
         if self.is_marker:
             return build_marker(
                 committed=not self.is_abort,
@@ -61,7 +64,7 @@ class Entry:
                 timestamp_ms=self.times[0],
                 **place,
             )
-        producer = {}
+        producer: dict[str, Any] = {}
         if self.producer_id >= 0:
             producer = {"producer_id": self.producer_id, "producer_epoch": 0, "base_sequence": self.sequence}
         return batch(*self.values, timestamps=self.times, transactional=self.is_transactional, **producer, **place)
@@ -241,7 +244,7 @@ class LogMachine(RuleBasedStateMachine):
     )
     def replicate(self, gaps: list[int], far: bool) -> None:
         """As a follower, with the gaps that compaction leaves, one of them too wide for a segment."""
-        entries = []
+        entries: list[Entry] = []
         for gap in gaps:
             entry = self._entry([30], 2)
             entry.base_offset = self.model.end + gap + (2**31 if far and not entries else 0)

@@ -6,8 +6,7 @@ import logging
 from typing import NamedTuple
 
 from headrace.storage import names
-from headrace.storage.disk import TEMPORARY_SUFFIX, FileStat
-from headrace.storage.names import SegmentFile
+from headrace.storage.disk import TEMPORARY_SUFFIX
 from headrace.storage.place import Place
 from headrace.storage.scan import SegmentScan
 from headrace.storage.segment import Segment
@@ -21,73 +20,96 @@ class Stock(NamedTuple):
     snapshot_offsets: list[int]
 
 
+class _Files:
+    """The names of segments' files by what follows their 20 digits: thousands of names, and a few kinds."""
+
+    __slots__ = ("kinds", "place")
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.kinds: dict[str, set[int]] = {}
+        for name in place.disk.names(place.folder):
+            if name.endswith((names.DELETED, TEMPORARY_SUFFIX)):
+                place.remove(name)  # deleted, or not finished: it means nothing any more
+            elif name[:20].isdigit():
+                self.kinds.setdefault(name[20:], set()).add(int(name[:20]))
+
+    def offsets(self, suffix: str, mark: str = "") -> list[int]:
+        return sorted(self.kinds.get(suffix + mark, ()))
+
+    def remove(self, base_offset: int, kind: str) -> None:
+        self.kinds[kind].discard(base_offset)
+        self.place.remove(names.segment_name(base_offset) + kind)
+
+    def marked(self, mark: str) -> list[tuple[int, str]]:
+        """Base offset and suffix of the files with a mark."""
+        return [
+            (base_offset, suffix)
+            for suffix in names.SEGMENT_SUFFIXES
+            for base_offset in sorted(self.kinds.get(suffix + mark, ()))
+        ]
+
+
 def take_stock(place: Place) -> Stock:
     """Tidies up a folder and says what is in it, by one look at its names. Reads no segment, but for a swap's."""
-    files = {
-        found: (name, stat)
-        for name, stat in place.disk.scan(place.folder).items()
-        if not stat.is_directory and (found := _known(place, name)) is not None
-    }
-    _undo_cleaning(place, files)
-    if any(file.mark == names.SWAP for file in files):
-        _finish_swap(place, files)
-    bases = sorted(file.base_offset for file in files if file.suffix == names.LOG)
+    files = _Files(place)
+    _undo_cleaning(files)
+    _finish_swap(files)
+    bases = files.offsets(names.LOG)
+    with_transactions = set(files.offsets(names.TXN_INDEX))
     segments = []
     for base_offset in bases:
-        stat = files[SegmentFile(base_offset, names.LOG, "")][1]
+        stat = place.disk.stat(place.path(names.segment_name(base_offset) + names.LOG))
         segment = Segment(place, base_offset, stat.size, stat.modified_ms)
-        transactions = files.get(SegmentFile(base_offset, names.TXN_INDEX, ""))
-        segment.has_transaction_index = transactions is not None and transactions[1].size > 0
+        segment.has_transaction_index = base_offset in with_transactions
         segments.append(segment)
     known = set(bases)
-    for file, (name, _) in files.items():
-        if file.suffix not in (names.LOG, names.SNAPSHOT) and file.base_offset not in known:
-            logger.warning("%s is an index of no segment, and removed", place.full_path(name))
-            place.remove(name)
-    return Stock(segments, sorted(file.base_offset for file in files if file.suffix == names.SNAPSHOT))
+    for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):
+        for base_offset in files.offsets(suffix):
+            if base_offset not in known:
+                name = names.segment_name(base_offset) + suffix
+                logger.warning("%s is an index of no segment, and removed", place.full_path(name))
+                place.remove(name)
+    return Stock(segments, files.offsets(names.SNAPSHOT))
 
 
-def _known(place: Place, name: str) -> SegmentFile | None:
-    """Removes what means nothing any more: files that were deleted, and those that were not finished."""
-    if name.endswith((names.DELETED, TEMPORARY_SUFFIX)):
-        place.remove(name)
-        return None
-    return names.parse_segment_file(name)
-
-
-def _undo_cleaning(place: Place, files: dict[SegmentFile, tuple[str, FileStat]]) -> None:
+def _undo_cleaning(files: _Files) -> None:
     """What the cleaner wrote and the log did not take goes.
 
     A swap begins by renaming all its files from `.cleaned` to `.swap`, the highest offsets first. As long as one is
     called `.cleaned`, those from its offset on that are called `.swap` are of a swap that had not begun for good.
     """
-    cleaned = [file for file in files if file.mark == names.CLEANED]
-    least = min((file.base_offset for file in cleaned), default=None)
-    for file in list(files):
-        is_unfinished = file.mark == names.SWAP and least is not None and file.base_offset >= least
-        if file.mark == names.CLEANED or is_unfinished:
-            place.remove(files.pop(file)[0])
+    cleaned = files.marked(names.CLEANED)
+    if cleaned:
+        least = min(base_offset for base_offset, _ in cleaned)
+        for base_offset, suffix in files.marked(names.SWAP):
+            if base_offset >= least:
+                files.remove(base_offset, suffix + names.SWAP)
+        for base_offset, suffix in cleaned:
+            files.remove(base_offset, suffix + names.CLEANED)
 
 
-def _finish_swap(place: Place, files: dict[SegmentFile, tuple[str, FileStat]]) -> None:
+def _finish_swap(files: _Files) -> None:
     """The new segments were whole: those that they were made from go, and they take their place."""
-    for swap in [file for file in files if file.mark == names.SWAP and file.suffix == names.LOG]:
-        name, stat = files[swap]
+    place = files.place
+    for base_offset in files.offsets(names.LOG, names.SWAP):
+        name = names.segment_name(base_offset) + names.LOG + names.SWAP
         logger.info("%s is swapped in, as a crash did not let it be before", place.full_path(name))
-        end_offset = _end_of(place, name, stat.size, swap.base_offset)
-        for file in list(files):
-            if not file.mark and file.suffix != names.SNAPSHOT and swap.base_offset <= file.base_offset < end_offset:
-                place.remove(files.pop(file)[0])
-    for swap in [file for file in files if file.mark == names.SWAP]:
-        name, stat = files.pop(swap)
-        place.rename(name, name.removesuffix(names.SWAP))
-        files[swap._replace(mark="")] = (name.removesuffix(names.SWAP), stat)
+        end_offset = _end_of(place, name, base_offset)
+        for suffix in names.SEGMENT_SUFFIXES:
+            for old in files.offsets(suffix):
+                if base_offset <= old < end_offset:
+                    files.remove(old, suffix)
+    for base_offset, suffix in files.marked(names.SWAP):
+        name = names.segment_name(base_offset) + suffix
+        place.rename(name + names.SWAP, name)
+        files.kinds.setdefault(suffix, set()).add(base_offset)
 
 
-def _end_of(place: Place, name: str, size_bytes: int, base_offset: int) -> int:
+def _end_of(place: Place, name: str, base_offset: int) -> int:
     file = place.disk.open(place.path(name), read_only=True)
     try:
-        scan = SegmentScan(file, size_bytes, base_offset)
+        scan = SegmentScan(file, file.size(), base_offset)
         for _ in scan.batches():
             pass
         return max(scan.next_offset, base_offset + 1)

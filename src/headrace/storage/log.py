@@ -5,7 +5,9 @@ appended is durable only after a flush: `flushed_offset` says up to where. The o
 
     log_start_offset <= last_stable_offset <= high_watermark <= log_end_offset
 
-and the log ends right after its last batch, or where its only segment begins. The log alone renames and removes its files. A deleted segment's files get another name at once and are removed later by
+and the log ends right after its last batch, or where its only segment begins.
+
+The log alone renames and removes its files. A deleted segment's files get another name at once and are removed later by
 `sweep`; a reader in the middle holds its file and finishes.
 """
 
@@ -125,7 +127,7 @@ class Log:
         self.checkpointed_recovery_point = unsynced.recovery_point
         """What the checkpoint says. Whoever writes that sets it."""
         self.clean_offset = 0
-        """Compaction has been through what is before it. Never above `checkpointed_recovery_point`, and lowered with it."""
+        """Compaction has been through what is before it, which is never above `checkpointed_recovery_point`."""
         self.truncations = 0
         """How often its end was cut: what was worked out before is not so any more."""
         self.options = options

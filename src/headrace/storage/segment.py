@@ -33,6 +33,7 @@ class Segment:
     __slots__ = (
         "_file",
         "_first_timestamp",
+        "_is_later",
         "_max_timestamp",
         "_max_timestamp_offset",
         "_offset_index",
@@ -65,6 +66,8 @@ class Segment:
         self._max_timestamp: int | None = None
         self._max_timestamp_offset = base_offset
         self._unindexed_bytes = 0
+        self._is_later = True
+        """The time index may have no entry for the largest timestamp yet."""
 
     @classmethod
     def create(cls, place: Place, base_offset: int, now_ms: int, preallocate_bytes: int = 0) -> Segment:
@@ -156,18 +159,20 @@ class Segment:
     def index(self, batch: Batch, position: int, index_interval_bytes: int) -> None:
         """Takes a batch at a position into the indexes of an active segment."""
         timestamp = batch.max_timestamp
-        if not position:
-            self._first_timestamp = timestamp
         if timestamp > self._max_timestamp:  # type: ignore[operator]  # an active segment knows it
             self._max_timestamp = timestamp
             self._max_timestamp_offset = batch.base_offset + batch.last_offset_delta
-        if self._unindexed_bytes > index_interval_bytes:
-            assert self._offset_index is not None
-            assert self._time_index is not None
-            self._offset_index.append(batch.base_offset + batch.last_offset_delta, position)
-            self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)  # type: ignore[arg-type]
-            self._unindexed_bytes = 0
-        self._unindexed_bytes += batch.size_bytes
+            self._is_later = True
+        unindexed_bytes = self._unindexed_bytes
+        if unindexed_bytes > index_interval_bytes:
+            self._offset_index.append(batch.base_offset + batch.last_offset_delta, position)  # type: ignore[union-attr]
+            if self._is_later:
+                self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)  # type: ignore[union-attr,arg-type]
+                self._is_later = False
+            unindexed_bytes = 0
+        elif not position:
+            self._first_timestamp = timestamp
+        self._unindexed_bytes = unindexed_bytes + batch.size_bytes
 
     def add_aborted(self, aborted: AbortedTransaction) -> None:
         assert self._transaction_index is not None
@@ -198,6 +203,7 @@ class Segment:
         self._time_index.truncate_to(offset)
         self._transaction_index.truncate_to(offset)
         self._max_timestamp, self._max_timestamp_offset = self._time_index.last_entry
+        self._is_later = False
         self._unindexed_bytes = 0
         if not position:
             self._first_timestamp = None
@@ -206,6 +212,7 @@ class Segment:
         """Of a batch that the time index has no entry for."""
         if timestamp > self._max_timestamp:  # type: ignore[operator]
             self._max_timestamp, self._max_timestamp_offset = timestamp, offset
+            self._is_later = True
 
     # ---------------------------------------------------------------------------------------------- active and closed
 

@@ -134,7 +134,7 @@ def retain(log: Log, now_ms: int) -> int:
 
 
 def _sync(log: Log, active: Segment) -> None:
-    """Before anything is appended: bytes or files of the old history that come back behind new ones would pass for it."""
+    """Before anything is appended: what comes back of the old history, behind the new one, would pass for it."""
     log.place.disk.sync_directory(log.place.folder)
     active.file.datasync()
 
