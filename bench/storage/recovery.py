@@ -1,7 +1,7 @@
 """What opening a log takes: `python -m bench.storage.recovery`.
 
 After an unclean stop every batch from the recovery point on is read and checked; the bare loop reads the same file in
-the same chunks and checks the same CRCs, no more. After a clean stop nothing is read: a log of 1,000 segments is opened.
+the same chunks and checks the same CRCs, no more. After a clean stop nothing is read: a log of 1,000 segments opens.
 Rounds are interleaved, the file is in the page cache, the first round is not counted.
 
 The bars: of the bare loop's speed at least 0.7 with batches of 16 KB; 1,000 segments open in at most 50 ms.
@@ -59,11 +59,14 @@ def opened(folder: Path, config: LogConfig, saved: Saved) -> Log:
 
 def filled(folder: Path, size: int, total: int, config: LogConfig, producer: bool) -> Log:
     log = opened(folder, config, Saved())
-    sequence = 0
-    for _ in range(total // size):
-        header = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence} if producer else {}
-        log.append_as_leader(memoryview(build([(None, bytes(size - 75), (), NOW_MS)], **header)), 3, NOW_MS)
-        sequence += 1
+    for sequence in range(total // size):
+        content = build(
+            [(None, bytes(size - 75), (), NOW_MS)],
+            producer_id=7 if producer else -1,
+            producer_epoch=0 if producer else -1,
+            base_sequence=sequence if producer else -1,
+        )
+        log.append_as_leader(memoryview(content), 3, NOW_MS)
     return log
 
 
