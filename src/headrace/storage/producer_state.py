@@ -101,6 +101,14 @@ class Producer:
             for last_sequence, delta, last_offset, time in _RECENT.iter_unpack(self.batches)
         ]
 
+    @property
+    def last_offset(self) -> int | None:
+        """Of its last batch, which the cleaner leaves for its sequence; None when only a marker is known."""
+        if not self.batches:
+            return None
+        last_offset: int = _RECENT.unpack_from(self.batches, len(self.batches) - _RECENT_BYTES)[2]
+        return last_offset
+
     def duplicate_of(self, batch: Batch) -> AppendedBatch | None:
         first, last = batch.base_sequence, batch.last_sequence
         for appended in self.recent():
