@@ -355,12 +355,16 @@ def test_kafkas_active_index_has_zeros_behind_its_entries() -> None:
     assert reports(disk)["plain-0"].problems == []
 
 
-def test_an_index_ahead_of_its_log_is_a_note_after_a_crash() -> None:
-    disk = kafka_disk(clean=False)
+def test_an_index_that_the_next_start_makes_anew_is_not_worth_a_word() -> None:
+    disk = kafka_disk("plain-0", "segments-0", clean=False)
     index = PLAIN.replace(".log", ".index")
     put(disk, index, disk.read(index) + (50).to_bytes(4) + (5000).to_bytes(4))
-    problem = only_problem(disk, Severity.NOTE)
-    assert problem.what == "an entry points at byte 5000, and the batches end at 4289"
+    assert reports(disk)["plain-0"].problems == []
+    put(disk, "recovery-point-offset-checkpoint", b"0\n1\nsegments 0 20\n")
+    put(disk, f"{SEGMENTS}18.index", b"torn")
+    assert reports(disk)["segments-0"].problems == []
+    put(disk, f"{SEGMENTS}12.index", b"torn")
+    assert [problem.path for problem in reports(disk)["segments-0"].problems] == [f"{SEGMENTS}12.index"]
 
 
 # --- transactions and producers ---------------------------------------------------------------------------------------

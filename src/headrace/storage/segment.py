@@ -85,7 +85,7 @@ class Segment:
     def reset(self) -> None:
         """Makes it active, with empty indexes that the batches are to be taken into."""
         self.forget_indexes()
-        self.has_transaction_index = False
+        # `has_transaction_index` stays: its file is still there, and what it says is to be overwritten.
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
         self._transaction_index = TransactionIndex(self.base_offset)

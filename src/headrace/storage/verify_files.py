@@ -173,7 +173,9 @@ class EpochCheck:
         self.next_start = self._entries[after][1] if after < len(self._entries) else _NEVER
         if epoch == NO_EPOCH:  # of a Kafka before leader epochs
             return
-        said = epoch if self._epochs is None else self._epochs.epoch_for_offset(batch.base_offset)
+        said = epoch
+        if self._epochs is not None and batch.base_offset >= self._entries[0][1]:  # the log may start in a segment
+            said = self._epochs.epoch_for_offset(batch.base_offset)
         suspect, self._suspect = self._suspect, None
         if suspect is not None and epoch == said < suspect.epoch:
             self._tell_batch(suspect, f"leader epoch {suspect.epoch} before one of {epoch}")
@@ -199,25 +201,21 @@ class EpochCheck:
     def _tell_checkpoint(self, suspect: _Suspect | None) -> None:
         if suspect is None or self._is_told:
             return
+        if not self._known.is_clean and suspect.offset >= self._known.recovery_point:
+            return  # not written yet, or lost with a crash: the next start mends it
         self._is_told = True
-        is_late = not self._known.is_clean and suspect.offset >= self._known.recovery_point
-        self._report.add(
-            Severity.NOTE if is_late else Severity.REPAIRABLE,
+        self._report.repairable(
             self._path,
             f"it says epoch {suspect.said} for offset {suspect.offset}, and the batches say {suspect.epoch}",
-            "Nothing to do: the next start makes it anew from the log." if is_late else AT_START,
+            AT_START,
         )
 
     def finish(self, end_offset: int) -> None:
         self._tell_checkpoint(self._suspect)
         beyond = [(epoch, start) for epoch, start in self._entries if start > end_offset]
-        if beyond and self._epochs is not None:
-            self._report.add(
-                Severity.REPAIRABLE if self._known.is_clean else Severity.NOTE,
-                self._path,
-                f"epoch {beyond[0][0]} begins at offset {beyond[0][1]}, and the log ends at {end_offset}",
-                "Nothing to do: the next start drops the epoch.",
-            )
+        if beyond and self._known.is_clean:
+            what = f"epoch {beyond[0][0]} begins at offset {beyond[0][1]}, and the log ends at {end_offset}"
+            self._report.repairable(self._path, what, "Nothing to do: the next start drops the epoch.")
 
 
 def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, known: Known, report: Report) -> None:
@@ -239,13 +237,8 @@ def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, know
                     path, f"producer {producer_id} has offset {last_offset} in it, which came later", AT_START
                 )
                 break
-        if offset > end_offset:
-            report.add(
-                Severity.REPAIRABLE if known.is_clean else Severity.NOTE,
-                path,
-                f"it is of offset {offset}, and the log ends at {end_offset}",
-                "Nothing to do: the next start removes it." if not known.is_clean else AT_START,
-            )
+        if offset > end_offset and known.is_clean:
+            report.repairable(path, f"it is of offset {offset}, and the log ends at {end_offset}", AT_START)
 
 
 def check_identity(disk: Disk, partition: PartitionFiles, report: Report) -> None:

@@ -15,7 +15,7 @@ from headrace.storage.producer_state import read_marker
 from headrace.storage.scan import Damage
 from headrace.storage.time_index import NO_TIMESTAMP, TimeIndex
 from headrace.storage.transaction_index import TransactionIndex
-from headrace.storage.verify_report import Report, Severity
+from headrace.storage.verify_report import Report
 
 REBUILD: Final = "Nothing is lost: with the node stopped, remove it; the next start makes it anew from the log."
 RECOVER: Final = (
@@ -39,7 +39,7 @@ class IndexFile(Generic[AnyIndex]):
         self.path = path
         self.report = report
         self.is_settled = is_settled
-        """It must be whole. That of an active segment may lag behind, or be ahead after an unclean stop."""
+        """It must be right. Else it may lag behind its segment, or be ahead of it: the next start makes it anew."""
         self._bad = 0
         self._first: tuple[int, str] | None = None
         try:
@@ -68,13 +68,11 @@ class IndexFile(Generic[AnyIndex]):
             self._first = entry, what
 
     def finish(self) -> None:
-        if self._first is None:
+        if self._first is None or not self.is_settled:
             return
         entry, what = self._first
         more = f" (and {self._bad - 1} more like it)" if self._bad > 1 else ""
-        severity = Severity.REPAIRABLE if self.is_settled else Severity.NOTE
-        advice = REBUILD if self.is_settled else "Nothing to do: the next start makes it anew from the log."
-        self.report.add(severity, self.path, what + more, advice, entry * self.index.ENTRY_BYTES)
+        self.report.repairable(self.path, what + more, REBUILD, entry * self.index.ENTRY_BYTES)
 
     def _first_disorder(self) -> int:
         before: tuple[int, ...] = (self.index.base_offset - 1, -1)

@@ -106,9 +106,9 @@ class PartitionCheck:
         is_last = number + 1 == len(self.partition.segments)
         path = self.partition.path(segment.name())
         # Before the file is opened: what an index says was in the log before it was in the index.
-        offsets = OffsetIndexCheck(self._index(OffsetIndex, segment, names.INDEX, is_last))
-        times = TimeIndexCheck(self._index(TimeIndex, segment, names.TIME_INDEX, is_last))
-        aborted = self._index(TransactionIndex, segment, names.TXN_INDEX, is_last)
+        offsets = OffsetIndexCheck(self._index(OffsetIndex, number, names.INDEX))
+        times = TimeIndexCheck(self._index(TimeIndex, number, names.TIME_INDEX))
+        aborted = self._index(TransactionIndex, number, names.TXN_INDEX)
         try:
             file = self.disk.open(path, read_only=True)
         except FileVanished:
@@ -127,9 +127,12 @@ class PartitionCheck:
         if not is_last:
             self._between(path, self.partition.segments[number + 1])
 
-    def _index(self, kind: type[AnyIndex], segment: SegmentFiles, suffix: str, is_last: bool) -> IndexFile[AnyIndex]:
-        # That of an active segment lives in memory and is written at a roll or a clean stop.
-        is_settled = not is_last or self.known.is_clean
+    def _index(self, kind: type[AnyIndex], number: int, suffix: str) -> IndexFile[AnyIndex]:
+        segments = self.partition.segments
+        segment = segments[number]
+        # After an unclean stop, a start makes those of the segment with the recovery point and of all later ones anew.
+        is_durable = number + 1 < len(segments) and segments[number + 1].base_offset <= self.known.recovery_point
+        is_settled = self.known.is_clean or is_durable
         path = self.partition.path(segment.name(suffix))
         file = IndexFile(kind, self.disk, path, segment.base_offset, self.report, is_settled=is_settled)
         if file.is_missing and is_settled and segment.size_bytes and suffix != names.TXN_INDEX:
