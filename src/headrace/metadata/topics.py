@@ -1,0 +1,297 @@
+"""What the controller decides about topics: requests in, records and replies out, nothing else changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.config import LogConfig
+from headrace.errors import Error, Refused
+from headrace.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY, Broker, Image, Partition, ResourceType, Topic
+from headrace.metadata.names import check_name, collision
+from headrace.metadata.placement import Candidate, place
+from headrace.metadata.snapshot import Versioned, partition_record
+from headrace.protocol import messages as m
+
+PARTITIONS_A_REQUEST_MAX: Final = 10_000
+"""Kafka's limit too: all of a request is decided at once, and is one batch of the metadata log."""
+DYNAMIC_TOPIC_CONFIG: Final = 1
+DEFAULT_CONFIG: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What a topic gets when its request leaves it open."""
+
+    partitions: int
+    replication_factor: int
+    log: LogConfig
+
+
+class Topics:
+    """Decides on an image. Randomness is handed in: `new_id` for topics, `choose(n)` for a number below n."""
+
+    __slots__ = ("_choose", "_defaults", "_image", "_new_id")
+
+    def __init__(
+        self, image: Image, defaults: TopicDefaults, new_id: Callable[[], bytes], choose: Callable[[int], int]
+    ) -> None:
+        self._image = image
+        self._defaults = defaults
+        self._new_id = new_id
+        self._choose = choose
+
+    # --- create -------------------------------------------------------------------------------------------------------
+
+    def create(self, request: m.CreateTopicsRequest) -> tuple[list[Versioned], m.CreateTopicsResponse]:
+        """Each topic is created or refused by itself. With `validate_only`, there are no records."""
+        records: list[Versioned] = []
+        response = m.CreateTopicsResponse()
+        names = [topic.name for topic in request.topics]
+        twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+        created: dict[str, None] = {}
+        partitions_left = PARTITIONS_A_REQUEST_MAX
+        answered: dict[str, None] = {}
+        for wanted in request.topics:
+            if wanted.name in answered:
+                continue
+            answered[wanted.name] = None
+            try:
+                if wanted.name in twice:
+                    raise Refused(Error.INVALID_REQUEST, f"Topic {wanted.name} is in the request more than once.")
+                topic, settings, made = self._create(wanted, created, partitions_left)
+            except Refused as refused:
+                response.topics.append(_refused(wanted.name, refused))
+                continue
+            created[topic.name] = None
+            partitions_left -= len(topic.partitions)
+            if not request.validate_only:
+                records += made
+            response.topics.append(self._described(topic, settings, request.validate_only))
+        return records, response
+
+    def _create(
+        self, wanted: m.CreateTopicsRequest.CreatableTopic, created: Mapping[str, None], partitions_left: int
+    ) -> tuple[Topic, Mapping[str, str], list[Versioned]]:
+        check_name(wanted.name)
+        if wanted.name in self._image.topic_ids:
+            raise Refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
+        other = collision(wanted.name, [*self._image.topic_ids, *created])
+        if other is not None:
+            raise Refused(
+                Error.INVALID_TOPIC_EXCEPTION,
+                f"Topic '{wanted.name}' collides with '{other}': their names differ in '.' and '_' alone.",
+            )
+        settings = self._settings(wanted)
+        assignment = self._manual(wanted) if wanted.assignments else self._automatic(wanted, partitions_left)
+        topic = Topic(wanted.name, self._new_id(), {i: self._partition(r) for i, r in enumerate(assignment)})
+        records: list[Versioned] = [(m.TopicRecord(name=topic.name, topic_id=topic.id), 0)]
+        records += [partition_record(topic.id, index, partition) for index, partition in topic.partitions.items()]
+        records += [
+            (m.ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=topic.name, name=name, value=value), 0)
+            for name, value in settings.items()
+        ]
+        return topic, settings, records
+
+    def _settings(self, wanted: m.CreateTopicsRequest.CreatableTopic) -> dict[str, str]:
+        settings: dict[str, str] = {}
+        for config in wanted.configs:
+            if config.value is None:
+                raise Refused(Error.INVALID_CONFIG, f"Setting {config.name} of topic {wanted.name} has no value.")
+            settings[config.name] = config.value
+        LogConfig.parse(settings, base=self._defaults.log)
+        return settings
+
+    def _automatic(self, wanted: m.CreateTopicsRequest.CreatableTopic, partitions_left: int) -> list[list[int]]:
+        partitions = self._defaults.partitions if wanted.num_partitions == -1 else wanted.num_partitions
+        if partitions <= 0:
+            raise Refused(Error.INVALID_PARTITIONS, f"A topic has at least one partition, not {partitions}.")
+        if partitions > partitions_left:
+            raise _too_many()
+        factor = self._defaults.replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
+        if factor <= 0:
+            raise Refused(Error.INVALID_REPLICATION_FACTOR, f"A partition has at least one replica, not {factor}.")
+        return place(self._candidates(), partitions, factor, self._choose)
+
+    def _manual(self, wanted: m.CreateTopicsRequest.CreatableTopic) -> list[list[int]]:
+        if wanted.num_partitions != -1:
+            raise Refused(
+                Error.INVALID_REQUEST, "A request gives the number of partitions or their replicas, not both."
+            )
+        if wanted.replication_factor != -1:
+            raise Refused(Error.INVALID_REQUEST, "A request gives the replication factor or the replicas, not both.")
+        by_index = {assignment.partition_index: assignment.broker_ids for assignment in wanted.assignments}
+        if len(by_index) < len(wanted.assignments) or sorted(by_index) != list(range(len(by_index))):
+            raise Refused(
+                Error.INVALID_REPLICA_ASSIGNMENT, "Replicas must be given for each partition once, counted from 0."
+            )
+        assignment = [list(by_index[index]) for index in range(len(by_index))]
+        self._check_assignment(assignment, len(assignment[0]))
+        return assignment
+
+    def _check_assignment(self, assignment: Sequence[Sequence[int]], replication_factor: int) -> None:
+        for replicas in assignment:
+            if not replicas:
+                raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, "A partition must have at least one replica.")
+            if len(set(replicas)) < len(replicas):
+                raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"A broker is twice in the replicas {list(replicas)}.")
+            if len(replicas) != replication_factor:
+                raise Refused(
+                    Error.INVALID_REPLICA_ASSIGNMENT,
+                    f"All partitions of a topic have as many replicas: {replication_factor}, not {len(replicas)}.",
+                )
+            for broker_id in replicas:
+                if broker_id not in self._image.brokers:
+                    raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"There is no broker {broker_id}.")
+            if not any(self._image.brokers[broker_id].is_active for broker_id in replicas):
+                raise Refused(
+                    Error.INVALID_REPLICA_ASSIGNMENT,
+                    f"None of the brokers {list(replicas)} is active, so none can lead.",
+                )
+
+    def _candidates(self) -> list[Candidate]:
+        return [
+            Candidate(broker.id, broker.rack, broker.is_active)
+            for broker in self._image.brokers.values()
+            if not broker.is_shutting_down
+        ]
+
+    def _partition(self, replicas: Sequence[int]) -> Partition:
+        """A new partition: those of its replicas are in sync whose brokers are active, and the first of them leads."""
+        isr = tuple(broker_id for broker_id in replicas if self._image.brokers[broker_id].is_active)
+        return Partition(
+            replicas=tuple(replicas),
+            isr=isr,
+            leader=isr[0] if isr else NO_LEADER,
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=tuple(_only_directory(self._image.brokers[broker_id]) for broker_id in replicas),
+        )
+
+    def _described(
+        self, topic: Topic, settings: Mapping[str, str], validate_only: bool
+    ) -> m.CreateTopicsResponse.CreatableTopicResult:
+        config = LogConfig.parse(settings, base=self._defaults.log)
+        values = {setting.name: setting.format(getattr(config, field)) for field, setting in LogConfig.fields.items()}
+        return m.CreateTopicsResponse.CreatableTopicResult(
+            name=topic.name,
+            topic_id=bytes(16) if validate_only else topic.id,
+            num_partitions=len(topic.partitions),
+            replication_factor=len(topic.partitions[0].replicas),
+            configs=[
+                m.CreateTopicsResponse.CreatableTopicConfigs(
+                    name=name,
+                    value=value,
+                    config_source=DYNAMIC_TOPIC_CONFIG if name in settings else DEFAULT_CONFIG,
+                )
+                for name, value in sorted(values.items())
+            ],
+        )
+
+    # --- delete -------------------------------------------------------------------------------------------------------
+
+    def delete(self, request: m.DeleteTopicsRequest) -> tuple[list[Versioned], m.DeleteTopicsResponse]:
+        """By name or by id; one that is named in several ways is refused each time, as in Kafka."""
+        wanted: list[tuple[str | None, bytes | None]] = [(name, None) for name in request.topic_names]
+        wanted += [(None, topic.topic_id) if topic.name is None else (topic.name, None) for topic in request.topics]
+        records: list[Versioned] = []
+        response = m.DeleteTopicsResponse()
+        result = m.DeleteTopicsResponse.DeletableTopicResult
+        found = [self._find(name, topic_id) for name, topic_id in wanted]
+        for (name, topic_id), topic in zip(wanted, found, strict=True):
+            if wanted.count((name, topic_id)) > 1 or (topic is not None and found.count(topic) > 1):
+                refusal = Refused(Error.INVALID_REQUEST, "The topic is in the request more than once.")
+            elif topic is None and topic_id is not None:
+                refusal = Refused(Error.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
+            elif topic is None:
+                refusal = Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+            else:
+                records.append((m.RemoveTopicRecord(topic_id=topic.id), 0))
+                response.responses.append(result(name=topic.name, topic_id=topic.id))
+                continue
+            response.responses.append(
+                result(
+                    name=name,
+                    topic_id=topic_id or bytes(16),
+                    error_code=refusal.error,
+                    error_message=refusal.text,
+                )
+            )
+        return records, response
+
+    def _find(self, name: str | None, topic_id: bytes | None) -> Topic | None:
+        if topic_id is not None:
+            return self._image.topics.get(topic_id)
+        return None if name is None else self._image.topic(name)
+
+    # --- more partitions ----------------------------------------------------------------------------------------------
+
+    def grow(self, request: m.CreatePartitionsRequest) -> tuple[list[Versioned], m.CreatePartitionsResponse]:
+        """More partitions for topics that exist: keys will be found in others than before."""
+        records: list[Versioned] = []
+        response = m.CreatePartitionsResponse()
+        result = m.CreatePartitionsResponse.CreatePartitionsTopicResult
+        names = [topic.name for topic in request.topics]
+        partitions_left = PARTITIONS_A_REQUEST_MAX
+        for wanted in request.topics:
+            try:
+                if names.count(wanted.name) > 1:
+                    raise Refused(Error.INVALID_REQUEST, f"Topic {wanted.name} is in the request more than once.")
+                made = self._grow(wanted, partitions_left)
+            except Refused as refused:
+                response.results.append(result(name=wanted.name, error_code=refused.error, error_message=refused.text))
+                continue
+            partitions_left -= len(made)
+            if not request.validate_only:
+                records += made
+            response.results.append(result(name=wanted.name))
+        return records, response
+
+    def _grow(self, wanted: m.CreatePartitionsRequest.CreatePartitionsTopic, partitions_left: int) -> list[Versioned]:
+        topic = self._image.topic(wanted.name)
+        if topic is None:
+            raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {wanted.name}.")
+        count = len(topic.partitions)
+        more = wanted.count - count
+        if more == 0:
+            raise Refused(Error.INVALID_PARTITIONS, f"Topic {wanted.name} already has {count} partitions.")
+        if more < 0:
+            raise Refused(
+                Error.INVALID_PARTITIONS,
+                f"Topic {wanted.name} has {count} partitions, and partitions can't be taken away.",
+            )
+        if more > partitions_left:
+            raise _too_many()
+        factor = len(topic.partitions[0].replicas)
+        if wanted.assignments is None:
+            assignment = place(self._candidates(), more, factor, self._choose, first_partition=count)
+        else:
+            assignment = [list(given.broker_ids) for given in wanted.assignments]
+            if len(assignment) != more:
+                raise Refused(
+                    Error.INVALID_REPLICA_ASSIGNMENT,
+                    f"{more} partitions are added, and replicas are given for {len(assignment)}.",
+                )
+            self._check_assignment(assignment, factor)
+        return [
+            partition_record(topic.id, count + index, self._partition(replicas))
+            for index, replicas in enumerate(assignment)
+        ]
+
+
+def _only_directory(broker: Broker) -> bytes:
+    """A broker with one directory has no choice; with several, it chooses and tells (KIP-858)."""
+    return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY
+
+
+def _too_many() -> Refused:
+    return Refused(
+        Error.POLICY_VIOLATION, f"A request creates at most {PARTITIONS_A_REQUEST_MAX} partitions; send several."
+    )
+
+
+def _refused(name: str, refused: Refused) -> m.CreateTopicsResponse.CreatableTopicResult:
+    return m.CreateTopicsResponse.CreatableTopicResult(
+        name=name, error_code=refused.error, error_message=refused.text, configs=None
+    )
