@@ -57,6 +57,17 @@ def test_columns_are_the_records_and_encode_to_the_same_bytes(form: Form, fields
     assert form.encode_columns(columns.keys, columns.values, columns.timestamps, headers) == encoded
 
 
+@given(batches_of_fields, st.integers(0, 2**62))
+def test_an_outline_is_four_of_the_columns(form: Form, fields: list[Fields], base_offset: int) -> None:
+    encoded = form.encode(fields)
+    records = form.Records(encoded.data, encoded.record_count, base_offset, encoded.base_timestamp)
+    columns, outline = records.columns(), records.outline()
+    assert outline[0::4] == columns.offsets
+    assert [*outline[1::4]] == [*columns.key_positions]
+    assert [*outline[2::4]] == [*columns.key_lengths]
+    assert [*outline[3::4]] == [*columns.value_lengths]
+
+
 def items(column: Column) -> list[bytes | None]:
     return [
         None if length < 0 else bytes(column.data[position : position + length])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from array import array
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.protocol.kernel import Records
-from headrace.protocol.kernel_types import Columns
+from headrace.protocol.kernel_types import Buffer
 from headrace.protocol.kernel_writer import encode
 from headrace.storage import offset_map
 from headrace.storage.offset_map import ENTRY_BYTES, OffsetMap
@@ -44,9 +45,11 @@ keys = st.one_of(st.none(), st.binary(max_size=20), st.sampled_from([b"a", b"b",
 pairs = st.lists(st.tuples(keys, st.one_of(st.none(), st.binary(max_size=5))), min_size=1, max_size=60)
 
 
-def columns_of(records: list[tuple[bytes | None, bytes | None]], base_offset: int = 0) -> Columns:
-    encoded = encode([(key, value, (), 0) for key, value in records])
-    return Records(encoded.data, encoded.record_count, base_offset).columns()
+def batch_of(pairs: list[tuple[bytes | None, bytes | None]], base_offset: int = 0) -> tuple[Buffer, array[int]]:
+    """The records section and its outline."""
+    encoded = encode([(key, value, (), 0) for key, value in pairs])
+    records = Records(encoded.data, encoded.record_count, base_offset)
+    return records.section(), records.outline()
 
 
 @both_forms
@@ -54,16 +57,16 @@ def columns_of(records: list[tuple[bytes | None, bytes | None]], base_offset: in
 def test_it_decides_as_a_dict_does(
     form: type[OffsetMap], records: list[tuple[bytes | None, bytes | None]], start: int, end: int, tombstones: bool
 ) -> None:
-    columns = columns_of(records, 5)
+    content = batch_of(records, 5)
     known = form(ENTRY_BYTES * 1000, 0.9, SECRET)
-    assert known.add(columns, start) == len(records)
+    assert known.add(*content, start) == len(records)
     last = {key: i + 5 for i, (key, _) in enumerate(records) if key is not None and i + 5 >= start}
     assert len(known) == len(last)
     for key, _ in records:
         if key is not None:
             assert known.get(key) == last.get(key, -1)
     mask = bytearray(b"\7" * len(records))
-    kept, kept_tombstones = known.keep(columns, end, tombstones, mask)
+    kept, kept_tombstones = known.keep(*content, end, tombstones, mask)
     expected = [
         i + 5 >= end or (key is not None and i + 5 >= last.get(key, -1) and (value is not None or tombstones))
         for i, (key, value) in enumerate(records)
@@ -81,19 +84,19 @@ def test_it_decides_as_a_dict_does(
 def test_it_takes_what_fits_and_says_where_it_stopped(form: type[OffsetMap], load_factor: float) -> None:
     records: list[tuple[bytes | None, bytes | None]] = [(b"%d" % i, b"") for i in range(3000)]
     known = form(ENTRY_BYTES * 1000, load_factor, SECRET)
-    taken = known.add(columns_of(records), 0)
+    taken = known.add(*batch_of(records), 0)
     assert taken == len(known) <= known.capacity == max(1, int(1000 * load_factor))
     assert taken > 0.9 * known.capacity
     assert [known.get(key) for key, _ in records if key] == [*range(taken), *[-1] * (3000 - taken)]
-    again = columns_of(records[:taken], 10_000)
-    assert known.add(again, 0) == taken, "a full map still takes keys that it knows"
+    again = batch_of(records[:taken], 10_000)
+    assert known.add(*again, 0) == taken, "a full map still takes keys that it knows"
     assert known.get(b"7") == 10_007
 
 
 @both_forms
 def test_the_smallest_map_takes_a_key(form: type[OffsetMap]) -> None:
     known = form(ENTRY_BYTES, 0.01, SECRET)
-    assert known.add(columns_of([(b"a", b""), (b"a", b""), (b"b", b"")]), 0) == 2
+    assert known.add(*batch_of([(b"a", b""), (b"a", b""), (b"b", b"")]), 0) == 2
     assert (known.get(b"a"), known.get(b"b")) == (1, -1)
 
 
@@ -103,7 +106,7 @@ def test_what_makes_no_sense_is_refused(form: type[OffsetMap]) -> None:
         with pytest.raises(ValueError, match="no map of"):
             form(size_bytes, load_factor, secret)
     with pytest.raises(ValueError, match="a mask of 0 for 1"):
-        form(240, 0.9, SECRET).keep(columns_of([(b"a", b"")]), 0, True, bytearray())
+        form(240, 0.9, SECRET).keep(*batch_of([(b"a", b"")]), 0, True, bytearray())
 
 
 @both_forms
@@ -129,7 +132,7 @@ def test_the_reference_is_siphash() -> None:
 def test_the_file_runs_where_cython_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cython", None)
     known = from_source().OffsetMap(240, 0.9, SECRET)
-    known.add(columns_of([(b"a", b"")], 9), 0)
+    known.add(*batch_of([(b"a", b"")], 9), 0)
     assert known.get(b"a") == 9
 
 

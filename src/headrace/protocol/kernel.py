@@ -181,6 +181,20 @@ class Records:
             i += 1
         return found
 
+    def outline(self) -> array[int]:
+        """What compaction asks: for each record its offset, its key's position and length, and its value's length."""
+        found: array[int] = array("q", (0,)) * (4 * self.count)
+        out: cython.longlong[::1] = found
+        i: cython.Py_ssize_t = 0
+        self.rewind()
+        while self.advance():
+            out[i] = self.offset
+            out[i + 1] = self.key_at
+            out[i + 2] = self.key_size
+            out[i + 3] = self.value_size
+            i += 4
+        return found
+
     def header_columns(self) -> HeaderColumns:
         """The headers of all records, in arrays."""
         counts: array[int] = array("i", (0,)) * self.count

@@ -18,6 +18,7 @@ No record of an aborted transaction stays, and none without a key.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 from itertools import chain
 
@@ -25,7 +26,6 @@ from headrace.errors import HeadraceError, ProtocolError
 from headrace.protocol.batch import CONTROL_BIT, Batch
 from headrace.protocol.batch_builder import empty, rewrite
 from headrace.protocol.kernel import Records
-from headrace.protocol.kernel_types import Columns
 from headrace.protocol.records import records_of
 from headrace.storage import names
 from headrace.storage.cleanable import grouped
@@ -131,10 +131,10 @@ class Cleaning:
                     and batch.record_count
                     and batch.base_offset + batch.last_offset_delta >= start
                 ):
-                    columns = self._open(batch)[1]
-                    taken = self._map.add(columns, start)
-                    if taken < columns.count:
-                        self._end_offset = columns.offsets[taken]
+                    records, outline = self._open(batch)
+                    taken = self._map.add(records.section(), outline, start)
+                    if taken < batch.record_count:
+                        self._end_offset = outline[4 * taken]
                         return
                 if self._bytes_read - self._told_read >= self._step_bytes:
                     yield self._worked()
@@ -205,13 +205,13 @@ class Cleaning:
 
     def _without_old_records(self, batch: Batch) -> Batch | None:
         job = self._job
-        records, columns = self._open(batch)
-        count = columns.count
+        records, outline = self._open(batch)
+        count = batch.record_count
         if len(self._mask) != count:
             self._mask = bytearray(count)
         horizon_ms = batch.delete_horizon_ms
         kept, tombstones = self._map.keep(
-            columns, self._end_offset, horizon_ms is None or job.now_ms < horizon_ms, self._mask
+            records.section(), outline, self._end_offset, horizon_ms is None or job.now_ms < horizon_ms, self._mask
         )
         self._records_kept += kept
         if not kept:
@@ -257,10 +257,10 @@ class Cleaning:
             self._oversized_batches += 1
         return Batch(memoryview(content))
 
-    def _open(self, batch: Batch) -> tuple[Records, Columns]:
+    def _open(self, batch: Batch) -> tuple[Records, array[int]]:
         try:
             records = records_of(batch, self._job.decompressed_bytes_max)
-            return records, records.columns()
+            return records, records.outline()
         except ProtocolError as error:
             # Its CRC is right, so this is what the leader took: before the topic was compacted, or from a Kafka folder.
             raise CleaningFailed(

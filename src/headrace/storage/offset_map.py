@@ -26,7 +26,9 @@ if cython.compiled:
     from cython.cimports.libc.string import memcpy, memmove
 
 if TYPE_CHECKING:
-    from headrace.protocol.kernel_types import Buffer, Columns
+    from array import array
+
+    from headrace.protocol.kernel_types import Buffer
 
 __all__ = ["COMPILED", "ENTRY_BYTES", "SECRET_BYTES", "OffsetMap"]
 
@@ -98,73 +100,71 @@ class OffsetMap:
     def size_bytes(self) -> int:
         return self.slots * ENTRY_BYTES
 
-    def add(self, columns: Columns, start_offset: int) -> int:
+    def add(self, section: Buffer, outline: array[int], start_offset: int) -> int:
         """Takes in the keys of a batch, but for records before an offset and those without a key.
 
-        Returns how many of its records are dealt with: fewer than all when the map is full.
+        `section` are the bytes of its records, `outline` what the kernel says of them. Returns how many of the records
+        are dealt with: fewer than all when the map is full.
         """
-        data: cython.const[cython.uchar][::1] = columns.data
-        offsets: cython.const[cython.longlong][::1] = columns.offsets
-        positions: cython.const[cython.int][::1] = columns.key_positions
-        lengths: cython.const[cython.int][::1] = columns.key_lengths
-        count: cython.Py_ssize_t = columns.count
+        rows: cython.const[cython.longlong][::1] = outline
+        count: cython.Py_ssize_t = len(outline) // 4
         start: cython.longlong = start_offset
         i: cython.Py_ssize_t
-        self.look_at(data)
+        at: cython.Py_ssize_t = 0
+        self.look_at(section)
         for i in range(count):
-            if lengths[i] >= 0 and offsets[i] >= start:
-                self.digest_of(positions[i], lengths[i])
-                if not self.put(offsets[i]):
+            if rows[at + 2] >= 0 and rows[at] >= start:
+                self.digest_of(rows[at + 1], rows[at + 2])
+                if not self.put(rows[at]):
                     return i
+            at += 4
         return count
 
-    def keep(self, columns: Columns, end_offset: int, keep_tombstones: bool, mask: bytearray) -> tuple[int, int]:
+    def keep(
+        self, section: Buffer, outline: array[int], end_offset: int, keep_tombstones: bool, mask: bytearray
+    ) -> tuple[int, int]:
         """Sets `mask[i]` to 1 for the records of a batch that stay, and to 0 for the others.
 
         Those at and behind `end_offset`, up to where the keys were taken in, all stay. Before it a record stays that is
         the last of its key, if it is no tombstone or these are kept. Returns how many stay, and how many of those are
         tombstones before `end_offset`.
         """
-        data: cython.const[cython.uchar][::1] = columns.data
-        offsets: cython.const[cython.longlong][::1] = columns.offsets
-        positions: cython.const[cython.int][::1] = columns.key_positions
-        lengths: cython.const[cython.int][::1] = columns.key_lengths
-        values: cython.const[cython.int][::1] = columns.value_lengths
+        rows: cython.const[cython.longlong][::1] = outline
         out: cython.uchar[::1] = mask
-        count: cython.Py_ssize_t = columns.count
+        count: cython.Py_ssize_t = len(outline) // 4
         end: cython.longlong = end_offset
         with_tombstones: cython.bint = keep_tombstones
         i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = 0
         kept: cython.Py_ssize_t = 0
         tombstones: cython.Py_ssize_t = 0
         if len(mask) < count:
             raise ValueError(f"a mask of {len(mask)} for {count} records")
-        self.look_at(data)
+        self.look_at(section)
         for i in range(count):
-            out[i] = 0
-            if offsets[i] < end:
-                if lengths[i] < 0 or (values[i] < 0 and not with_tombstones):
-                    continue
-                self.digest_of(positions[i], lengths[i])
-                if offsets[i] < self.find():
-                    continue
-                if values[i] < 0:
-                    tombstones += 1
             out[i] = 1
-            kept += 1
+            if rows[at] < end:
+                if rows[at + 2] < 0 or (rows[at + 3] < 0 and not with_tombstones):
+                    out[i] = 0
+                else:
+                    self.digest_of(rows[at + 1], rows[at + 2])
+                    if rows[at] < self.find():
+                        out[i] = 0
+                    elif rows[at + 3] < 0:
+                        tombstones += 1
+            kept += out[i]
+            at += 4
         return kept, tombstones
 
     def get(self, key: Buffer) -> int:
         """The offset of a key; -1 when it is not known."""
-        data: cython.const[cython.uchar][::1] = key
-        self.look_at(data)
+        self.look_at(key)
         self.digest_of(0, len(key))
         return self.find()
 
     def digest(self, key: Buffer) -> bytes:
         """The hash of a key."""
-        data: cython.const[cython.uchar][::1] = key
-        self.look_at(data)
+        self.look_at(key)
         self.digest_of(0, len(key))
         return Struct("<QQ").pack(self.high, self.low)
 
@@ -260,12 +260,12 @@ class OffsetMap:
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
-    def look_at(self, data: cython.const[cython.uchar][::1]) -> cython.void:
+    def look_at(self, section: cython.const[cython.uchar][::1]) -> cython.void:
         """Keys are taken from these bytes, which the caller holds."""
         if cython.compiled:
-            self.data = cython.address(data[0])
+            self.data = cython.address(section[0])
         else:
-            self.data = data
+            self.data = section
 
     @cython.cfunc
     @cython.exceptval(check=False)
