@@ -69,7 +69,7 @@ def die_with_parent() -> None:
 
 
 def peak_memory_bytes() -> int:
-    """Not by getrusage where it can be had otherwise: that counts what the parent had before it started this process."""
+    """Of getrusage only where nothing else tells: it counts what the parent had when it started this process."""
     try:
         with open("/proc/self/status") as status:
             return next(int(line.split()[1]) for line in status if line.startswith("VmHWM:")) * 1024

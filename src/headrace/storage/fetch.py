@@ -113,14 +113,18 @@ def by_timestamp(log: Log, timestamp: int) -> Stamped | None:
 
 def latest(log: Log) -> Stamped | None:
     """The first record with the largest timestamp; None in a log without timestamps."""
-    found = lookup.latest(log.segments.latest(), log.options.decompressed_bytes_max)
-    if found is not None and found.offset < log.log_start_offset:
+    segment = log.segments.latest()
+    largest = segment.max_timestamp[0]
+    if largest < 0:
+        return None
+    found = lookup.latest(segment, log.options.decompressed_bytes_max)
+    if found is None or found.timestamp < largest or found.offset < log.log_start_offset:
         return _latest_from_start(log)
     return found
 
 
 def _latest_from_start(log: Log) -> Stamped | None:
-    """The same when records before the log's start, which are still in its first segment, were the newest."""
+    """The same when the newest were before the log's start, and are still in its first segment, or were compacted."""
     best: Stamped | None = None
     first = max(0, log.segments.number_at(log.log_start_offset))
     for segment in log.segments[first:]:

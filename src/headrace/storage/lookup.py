@@ -159,7 +159,9 @@ def latest(segment: Segment, decompressed_bytes_max: int) -> Stamped | None:
         return None
     batch = read_batch(segment, found.position, found.size_bytes)
     record = records_of(batch, decompressed_bytes_max).latest()
-    return None if record is None else Stamped(batch.max_timestamp, record[0], batch.partition_leader_epoch)
+    if record is None:  # only its header was left by a cleaning
+        return latest_from(segment, segment.base_offset, decompressed_bytes_max)
+    return Stamped(batch.max_timestamp, record[0], batch.partition_leader_epoch)
 
 
 def latest_from(segment: Segment, start_offset: int, decompressed_bytes_max: int) -> Stamped | None:
