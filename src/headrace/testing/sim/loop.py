@@ -48,7 +48,7 @@ class SimLoop(asyncio.BaseEventLoop):
         """A worker's job runs, which may not touch the loop."""
         self.outside = Context()
         """The context of what belongs to no process: the kernels, the network, the power."""
-        self.graveyard: list[object] = []
+        self.graveyard: list[asyncio.Task[Any]] = []
         """Tasks of dead processes. They are kept, because a coroutine that is collected runs its `finally`."""
         self.on_problem: Callable[[dict[str, Any]], None] | None = None
         self._numbers = itertools.count()

@@ -242,7 +242,7 @@ class Process:
         self.event(end.value)
         for disk in self.disks:
             disk.abandon()
-        self.loop.graveyard.append((self._held, self._held_jobs, asyncio.all_tasks(self.loop)))
+        self.loop.graveyard += asyncio.all_tasks(self.loop)
         self._held, self._held_jobs = [], []
         self.host.network.process_ended(self, silently=end is End.MACHINE_CRASH)
         if not self.ended.done():

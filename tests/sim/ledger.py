@@ -1,0 +1,61 @@
+"""Producers and consumers of a ledger in trouble; the history of what they saw is judged in the end."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.testing.sim.chaos import Chaos
+from headrace.testing.sim.history import History, MachineCrash
+from headrace.testing.sim.process import Process
+from headrace.testing.sim.simulation import Simulation, Violation
+from tests.sim.ledger_clients import Consumer, Producer
+from tests.sim.ledger_service import LedgerService
+
+TROUBLE_SECONDS = 4.0
+
+
+async def ledger(simulation: Simulation) -> None:
+    history = await recorded(simulation)
+    anomalies = history.anomalies()
+    if anomalies:
+        shown = "\n".join(map(str, anomalies[:5]))
+        raise Violation(f"{len(anomalies)} anomalies in {len(history.writes)} writes, the first:\n{shown}")
+
+
+async def recorded(simulation: Simulation) -> History:
+    history = History()
+    server = simulation.host("server")
+
+    async def serve(process: Process) -> None:
+        def offline() -> None:
+            history.machine_crashes.append(MachineCrash(simulation.now, server.name))
+
+        await LedgerService(process, offline).run()
+
+    server.start("ledger", serve)
+    producers = [Producer(simulation, history, f"p{number}", acks) for number, acks in enumerate((-1, 1))]
+    for producer in producers:
+        simulation.host(producer.name).start("producer", producer.run)
+    simulation.host("c0").start("consumer", Consumer(simulation, history, "c0").run)
+
+    chaos = Chaos(simulation, [server], gap_seconds=0.5, outage_seconds=0.3)
+    await chaos.run(TROUBLE_SECONDS)
+    history.machine_crashes += chaos.machine_crashes
+
+    keeping = asyncio.ensure_future(keep_up(simulation))
+    for producer in producers:
+        producer.is_stopping = True
+    async with asyncio.timeout(120):
+        while not all(producer.is_done for producer in producers):
+            await asyncio.sleep(0.05)
+    await simulation.host("c1").start("consumer", Consumer(simulation, history, "c1").read_to_end).ended
+    keeping.cancel()
+    return history
+
+
+async def keep_up(simulation: Simulation) -> None:
+    """A supervisor: the ledger exits when its disk is offline, and is started again."""
+    server = simulation.host("server")
+    while True:
+        await server.processes["ledger"].ended
+        server.restart("ledger")
