@@ -193,10 +193,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.open(Saved())
 
     def open(self, saved: Saved) -> Log:
-        return open_at(self.disk, self.config, saved, now_ms=self.now_ms, lower_recovery_point=self.lower)
-
-    def lower(self, log: Log, offset: int) -> None:
-        self.saved_point = log.checkpointed_recovery_point = offset
+        return open_at(self.disk, self.config, saved, now_ms=self.now_ms)
 
     @rule(sizes=st.lists(st.integers(0, 90), min_size=1, max_size=4), step=st.integers(-20, 40))
     def append(self, sizes: list[int], step: int) -> None:
@@ -311,7 +308,8 @@ class LogMachine(RuleBasedStateMachine):
     def checkpoint(self) -> None:
         self.log.flush(lambda error: None)
         assert self.log.flushed_offset == self.log.log_end_offset
-        self.saved_point = self.log.checkpointed_recovery_point = self.log.recovery_point
+        self.saved_point = self.log.recovery_point
+        self.log.checkpointed(self.saved_point, self.log.truncations)
 
     @rule()
     def stop_and_start(self) -> None:
@@ -384,13 +382,9 @@ class Life:
             self.now_ms += 3
 
     def open(self) -> Log:
-        log = open_at(self.disk, self.config, self.saved, now_ms=self.now_ms, lower_recovery_point=self.lower)
+        log = open_at(self.disk, self.config, self.saved, now_ms=self.now_ms)
         self.saved = self.saved._replace(is_clean=False)
         return log
-
-    def lower(self, log: Log, offset: int) -> None:
-        self.saved = self.saved._replace(recovery_point=offset)
-        log.checkpointed_recovery_point = offset
 
     def append(self, size: int) -> None:
         size *= self.scale
@@ -433,7 +427,7 @@ class Life:
         self.saved = self.saved._replace(
             recovery_point=self.log.recovery_point, log_start_offset=self.log.log_start_offset
         )
-        self.log.checkpointed_recovery_point = self.log.recovery_point
+        self.log.checkpointed(self.log.recovery_point, self.log.truncations)
 
     def truncate(self, count: int) -> None:
         """The last so many batches."""

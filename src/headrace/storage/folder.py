@@ -10,6 +10,7 @@ from headrace.storage.disk import TEMPORARY_SUFFIX
 from headrace.storage.place import Place
 from headrace.storage.scan import SegmentScan
 from headrace.storage.segment import Segment
+from headrace.storage.truncation_point import TRUNCATION_POINT
 
 logger = logging.getLogger(__name__)
 
@@ -18,21 +19,25 @@ class Stock(NamedTuple):
     segments: list[Segment]
     """Ascending, all of them closed."""
     snapshot_offsets: list[int]
+    has_truncation_point: bool
 
 
 class _Files:
     """The names of segments' files by what follows their 20 digits: thousands of names, and a few kinds."""
 
-    __slots__ = ("kinds", "place")
+    __slots__ = ("has_truncation_point", "kinds", "place")
 
     def __init__(self, place: Place) -> None:
         self.place = place
+        self.has_truncation_point = False
         self.kinds: dict[str, set[int]] = {}
         for name in place.disk.names(place.folder):
             if name.endswith((names.DELETED, TEMPORARY_SUFFIX)):
                 place.remove(name)  # deleted, or not finished: it means nothing any more
             elif name[:20].isdigit():
                 self.kinds.setdefault(name[20:], set()).add(int(name[:20]))
+            elif name == TRUNCATION_POINT:
+                self.has_truncation_point = True
 
     def offsets(self, suffix: str, mark: str = "") -> list[int]:
         return sorted(self.kinds.get(suffix + mark, ()))
@@ -70,7 +75,7 @@ def take_stock(place: Place) -> Stock:
                 name = names.segment_name(base_offset) + suffix
                 logger.warning("%s is an index of no segment, and removed", place.full_path(name))
                 place.remove(name)
-    return Stock(segments, files.offsets(names.SNAPSHOT))
+    return Stock(segments, files.offsets(names.SNAPSHOT), files.has_truncation_point)
 
 
 def _undo_cleaning(files: _Files) -> None:

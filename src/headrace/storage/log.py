@@ -37,6 +37,7 @@ from headrace.storage.segments import Segments
 from headrace.storage.snapshots import Snapshots
 from headrace.storage.time_index import TimeIndex
 from headrace.storage.transaction_index import AbortedTransaction
+from headrace.storage.truncation_point import remove_truncation_point, write_truncation_point
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +72,7 @@ class Log:
         "checkpointed_recovery_point",
         "clean_offset",
         "epochs",
+        "has_truncation_point",
         "high_watermark",
         "last_flush_ms",
         "log_end_offset",
@@ -107,7 +109,7 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         high_watermark: int,
-        lower_recovery_point: Callable[[Log, int], None],
+        lower_recovery_point: Callable[[Log, int], None] = write_truncation_point,
         now_ms: int,
     ) -> None:
         self.place = place
@@ -125,7 +127,8 @@ class Log:
         self.unflushed_records = 0
         self.last_flush_ms = now_ms
         self.checkpointed_recovery_point = unsynced.recovery_point
-        """What the checkpoint says. Whoever writes that sets it."""
+        """From where on a restart would check: what the checkpoint says, unless a truncation lowered it since."""
+        self.has_truncation_point = False
         self.clean_offset = 0
         """Compaction has been through what is before it, which is never above `checkpointed_recovery_point`."""
         self.truncations = 0
@@ -385,7 +388,7 @@ class Log:
                 self._go_offline(error)
             raise
 
-    # --------------------------------------------------------------------------------------------------------- flushing
+    # -------------------------------------------------------------------------------------------------------- flushing
 
     def flush(self, flushed: Flushed) -> None:
         """Calls `flushed` when all that was appended so far is durable. Raises SyncFailed when the disk is offline."""
@@ -397,6 +400,14 @@ class Log:
         return self.unflushed_records >= self._config.flush_messages or (
             self.unflushed_records > 0 and now_ms - self.last_flush_ms >= self._config.flush_ms
         )
+
+    def checkpointed(self, recovery_point: int, truncations: int) -> None:
+        """The checkpoint that was taken when the log had been cut `truncations` times is durable."""
+        if truncations == self.truncations:
+            self.checkpointed_recovery_point = recovery_point
+            if self.has_truncation_point:
+                remove_truncation_point(self.place)
+                self.has_truncation_point = False
 
     def _settle(self) -> None:
         try:

@@ -25,6 +25,7 @@ from headrace.storage.scan import LogDamaged, SegmentScan
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
 from headrace.storage.snapshots import Snapshots
+from headrace.storage.truncation_point import read_truncation_point, write_truncation_point
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +40,8 @@ class Saved(NamedTuple):
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int = 0
+    clean_offset: int = 0
+    """Up to where it was compacted."""
     lost_sync: bool = False
     """A sync failed: what is in memory may not be on the device, and must be read from there (hazard 8)."""
 
@@ -54,7 +57,7 @@ def open_log(
     saved: Saved,
     now_ms: int,
     topic_id: bytes | None = None,
-    lower_recovery_point: Callable[[Log, int], None] = lambda log, offset: None,
+    lower_recovery_point: Callable[[Log, int], None] = write_truncation_point,
     advanced: Callable[[int], None] | None = None,
 ) -> Log:
     """Opens the log in a folder that is there, or begins one in it.
@@ -62,6 +65,11 @@ def open_log(
     Raises LogDamaged, and DiskError. `advanced` hears how many bytes were verified, as it goes.
     """
     stock = take_stock(place)
+    if stock.has_truncation_point and not saved.is_clean:
+        point = read_truncation_point(place)
+        saved = saved._replace(
+            recovery_point=min(saved.recovery_point, point), clean_offset=min(saved.clean_offset, point)
+        )
     snapshots = Snapshots(place, stock.snapshot_offsets)
     segments = Segments(stock.segments)
     if not len(segments):
@@ -88,7 +96,7 @@ def open_log(
     for segment, side_files in recovery.rebuilt:
         unsynced.closed(segment, side_files)
     unsynced.write_back_at += segments.active.size_bytes
-    return Log(
+    log = Log(
         place,
         topic,
         partition,
@@ -106,6 +114,10 @@ def open_log(
         lower_recovery_point=lower_recovery_point,
         now_ms=now_ms,
     )
+    log.has_truncation_point = stock.has_truncation_point
+    if saved.clean_offset <= log_end_offset:  # else records that were not compacted will come to be before it
+        log.clean_offset = saved.clean_offset
+    return log
 
 
 class _Recovery:

@@ -145,3 +145,5 @@ def _lower_recovery_point(log: Log, offset: int) -> None:
     log.clean_offset = min(log.clean_offset, offset)  # what comes in its place is dirty, also to the next start
     if offset < log.checkpointed_recovery_point:
         log.lower_recovery_point(log, offset)
+        log.checkpointed_recovery_point = offset
+        log.has_truncation_point = True
