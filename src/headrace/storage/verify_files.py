@@ -220,7 +220,10 @@ class EpochCheck:
 
 def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, known: Known, report: Report) -> None:
     """The producers' snapshots can be read, and say nothing about offsets after their own."""
+    bases = [segment.base_offset for segment in partition.segments if segment.base_offset <= known.recovery_point]
     for offset in partition.snapshots:
+        if not known.is_clean and offset > max(bases, default=0):
+            continue  # the next start removes it
         path = partition.path(names.segment_name(offset) + names.SNAPSHOT)
         try:
             state = decode_snapshot(disk.read(path), path, offset)
@@ -237,7 +240,7 @@ def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, know
                     path, f"producer {producer_id} has offset {last_offset} in it, which came later", AT_START
                 )
                 break
-        if offset > end_offset and known.is_clean:
+        if offset > end_offset:
             report.repairable(path, f"it is of offset {offset}, and the log ends at {end_offset}", AT_START)
 
 

@@ -47,6 +47,7 @@ class PartitionCheck:
         "disk",
         "epochs",
         "has_gaps",
+        "is_cut",
         "is_tail_told",
         "known",
         "missing",
@@ -74,6 +75,8 @@ class PartitionCheck:
         self.transactions = TransactionCheck(self.report)
         self.next_offset = 0
         self.has_gaps = False
+        self.is_cut = False
+        """The next start cuts the log where this came to, and what is behind is not worth a word."""
         self.is_tail_told = False
         self.missing: list[tuple[str, int, int]] = []
         """Between two segments: the first one, and the offsets."""
@@ -86,7 +89,10 @@ class PartitionCheck:
             self.next_offset = partition.segments[0].base_offset
             report.start_offset = max(self.next_offset, self.known.log_start_offset)
         for number, segment in enumerate(partition.segments):
-            self._segment(number, segment)
+            if not self.is_cut:
+                self._segment(number, segment)
+            elif self.advanced is not None:
+                self.advanced(segment.size_bytes)
         report.end_offset = self.next_offset
         self._tell_missing()
         if partition.segments or partition.name.fate is Fate.CURRENT:
@@ -124,7 +130,7 @@ class PartitionCheck:
         offsets.finish(end_position)
         times.finish(self.next_offset)
         self.transactions.finish(aborted)
-        if not is_last:
+        if not is_last and not self.is_cut:
             self._between(path, self.partition.segments[number + 1])
 
     def _index(self, kind: type[AnyIndex], number: int, suffix: str) -> IndexFile[AnyIndex]:
@@ -163,6 +169,8 @@ class PartitionCheck:
                         break  # a node is writing there: the batch is whole by now
                     self.is_tail_told = is_last and not found.is_followed
                     self._damaged(file, path, found, max(next_offset, walk.next_offset), is_last)
+                    if self.is_cut:
+                        break
                     offsets.skip(found)
                     times.skip()
                     continue
@@ -188,10 +196,12 @@ class PartitionCheck:
                         path, f"the batch with base offset {batch.base_offset}: {error}", FETCH_ANEW, position
                     )
             size_bytes = file.size()
-            if walk.position >= walk.size_bytes or size_bytes <= walk.position or growths >= _GROWTHS_MAX:
+            if self.is_cut or walk.position >= walk.size_bytes or size_bytes <= walk.position:
+                break
+            if growths >= _GROWTHS_MAX:
                 break
             if size_bytes == walk.size_bytes or not is_last:
-                self._zeros(path, walk, is_last)
+                self._zeros(path, walk, next_offset)
                 break
             growths += 1
             walk = Walk(file, size_bytes, segment.base_offset, walk.position)
@@ -200,14 +210,13 @@ class PartitionCheck:
 
     def _damaged(self, file: File, path: str, damage: Damage, next_offset: int, is_last: bool) -> None:
         what = f"bytes {damage.position} to {damage.end}: {damage.reason}"
-        known = self.known
-        is_durable = known.is_clean or next_offset < known.recovery_point
-        if not is_durable and (damage.is_lost_write or (is_last and not damage.is_followed)):
-            behind = file.size() - damage.position
+        is_tail = damage.is_lost_write or (is_last and not damage.is_followed)
+        if is_tail and not self._is_durable(next_offset):
+            self.is_cut = True
             self.report.note(
                 path,
                 f"{what}; an unclean stop leaves such a tail, or a node is writing there",
-                f"Nothing to do: the next start cuts the log there, and {behind} bytes go.",
+                "Nothing to do: the next start cuts the log there.",
                 damage.position,
             )
             return
@@ -222,9 +231,13 @@ class PartitionCheck:
             damage.position,
         )
 
-    def _zeros(self, path: str, walk: Walk, is_last: bool) -> None:
+    def _is_durable(self, offset: int) -> bool:
+        """A crash can't have taken it."""
+        return self.known.is_clean or offset < self.known.recovery_point
+
+    def _zeros(self, path: str, walk: Walk, next_offset: int) -> None:
         what = f"bytes {walk.position} to {walk.size_bytes} are zeros"
-        if self.known.is_clean or not is_last:
+        if self._is_durable(next_offset):
             self.report.damage(
                 path,
                 f"{what}, and the segment should end before them",
@@ -233,7 +246,7 @@ class PartitionCheck:
                 walk.position,
             )
         else:
-            self.report.note(path, f"{what}, reserved for what comes", "", walk.position)
+            self.report.note(path, f"{what}: reserved for what comes, or not written before a crash", "", walk.position)
 
     def _sparse(self, path: str, position: int, batch: Batch) -> None:
         """Compaction leaves fewer records than offsets; more there can't be."""
@@ -276,6 +289,13 @@ class PartitionCheck:
                 f"it goes up to offset {self.next_offset - 1}, and {follower.name()} begins at {follower.base_offset}",
                 FETCH_ANEW,
             )
+        elif self.next_offset < follower.base_offset and not self._is_durable(self.next_offset):
+            self.is_cut = True
+            self.report.note(
+                path,
+                f"offsets {self.next_offset} to {follower.base_offset - 1} are not there, after an unclean stop",
+                "Nothing to do: the next start cuts the log there.",
+            )
         elif self.next_offset < follower.base_offset:
             self.missing.append((path, self.next_offset, follower.base_offset))
             self.next_offset = follower.base_offset
@@ -285,19 +305,12 @@ class PartitionCheck:
         if self.has_gaps or self.known.cleaned_offset is not None:
             return
         for path, start, end in self.missing:
-            if not self.known.is_clean and start >= self.known.recovery_point:
-                self.report.note(
-                    path,
-                    f"offsets {start} to {end - 1} are not there, after an unclean stop",
-                    "Nothing to do: the next start cuts the log there.",
-                )
-            else:
-                self.report.damage(
-                    path,
-                    f"offsets {start} to {end - 1} should come next, and are not there: a segment is missing, unless "
-                    "the topic is compacted",
-                    FETCH_ANEW,
-                )
+            self.report.damage(
+                path,
+                f"offsets {start} to {end - 1} should come next, and are not there: a segment is missing, unless the "
+                "topic is compacted",
+                FETCH_ANEW,
+            )
 
     def _tell_strays(self) -> None:
         report, partition = self.report, self.partition
