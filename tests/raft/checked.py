@@ -1,4 +1,4 @@
-"""A quorum that checks, at every step, what Raft promises (the paper's figure 3), and a scheduler that tries to break it."""
+"""A quorum that checks at every step what Raft promises (figure 3 of its paper), and a scheduler that tries hard."""
 
 from __future__ import annotations
 
@@ -82,29 +82,29 @@ class CheckedQuorum(Quorum):
         chance = self.random
         wild = chance.random()
         up = list(self.running.values())
-        if wild < 0.45 and self.wire:
+        waiting = [replica for replica in up if replica.queue]
+        unflushed = [replica for replica in up if replica.disk.flushed_offset < replica.disk.end_offset]
+        if wild < 0.4 and self.wire:
             self._deliver_one(chance.random())
-        elif wild < 0.65 and up:
-            replica = chance.choice(up)
-            if replica.queue:
-                replica.work()
-        elif wild < 0.75 and up:
-            chance.choice(up).flush()
-        elif wild < 0.87:
-            self.now_ms += chance.choice([1, 20, 100, 500])
+        elif wild < 0.7 and waiting:
+            chance.choice(waiting).work()
+        elif wild < 0.8 and unflushed:
+            chance.choice(unflushed).flush()
+        elif wild < 0.9:
+            self.now_ms += chance.choice([1, 5, 20, 100, 500])
             for replica in up:
                 if chance.random() < 0.8:
                     replica.tick()
-        elif wild < 0.95:
+        elif wild < 0.965:
             for replica in up:
                 if replica.node.is_leader:
                     self.appended += 1
                     replica.append(self.appended)
-        elif wild < 0.96 and up:
+        elif wild < 0.975 and up:
             self._snapshot(chance.choice(up))
-        elif wild < 0.97:
+        elif wild < 0.98:
             self._cut_or_heal()
-        elif wild < 0.985 and up:
+        elif wild < 0.99 and up:
             self._crash(chance.choice(up))
         else:
             down = [id for id in self.disks if id not in self.running]

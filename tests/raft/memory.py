@@ -102,7 +102,9 @@ class Disk:
     def read(self, offset: int, bytes_max: int) -> bytes:
         found = b""
         for header, batch in zip(self.headers(), self.batches, strict=True):
-            if header.last_offset >= offset and (not found or len(found) + len(batch) <= bytes_max):
+            if header.last_offset >= offset:
+                if found and len(found) + len(batch) > bytes_max:
+                    break
                 found += batch
         return found
 
@@ -230,6 +232,9 @@ class Replica:
             case InstallSnapshot():
                 source = self.quorum.snapshots[write.id]
                 assert disk.parts == source.content
+                if not self.node.wants_snapshot(write.id):
+                    self.node.snapshot_failed(write.id, self.quorum.now_ms)
+                    return
                 disk.snapshots = {write.id: source}
                 disk.batches = []
                 disk.start_offset = disk.flushed_offset = self.applied = write.id.offset
@@ -239,7 +244,8 @@ class Replica:
         if isinstance(sent, Send):
             self.quorum.wire.append(Letter(self.id, sent.to, sent.request))
             return
-        request, letter = sent.to  # type: ignore[misc]
+        assert isinstance(sent.to, tuple)
+        request, letter = sent.to
         partition: Any = None
         if sent.read_from is not None:
             partition = sent.response.responses[0].partitions[0]  # type: ignore[attr-defined]

@@ -11,15 +11,15 @@ import pytest
 
 from tests.raft.checked import CheckedQuorum
 
-SEEDS = int(os.environ.get("RAFT_SEEDS", "40"))
-STEPS = 500
+SEEDS = int(os.environ.get("RAFT_SEEDS", "25"))
+STEPS = 400
 
 
 def run(voters: int, seed: int) -> CheckedQuorum:
     quorum = CheckedQuorum(list(range(1, voters + 1)), seed)
     for id in quorum.disks:
         quorum.start(id)
-    for _ in range(STEPS):
+    for _ in range(STEPS * voters):
         quorum.step()
     quorum.heal()
     return quorum

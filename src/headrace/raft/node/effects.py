@@ -54,7 +54,8 @@ class WriteSnapshot:
 class InstallSnapshot:
     """All parts are there: check it, give it its name, empty the log so that it goes on where the snapshot ends.
 
-    `snapshot_installed` is to say that this is done, `snapshot_failed` that the parts were no snapshot.
+    `Node.wants_snapshot` is asked before the log is emptied. `snapshot_installed` is to say that this is done,
+    `snapshot_failed` that it was not wanted any more, or that the parts were no snapshot.
     """
 
     id: OffsetAndEpoch

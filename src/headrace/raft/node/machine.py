@@ -43,6 +43,7 @@ class Node:
         "epoch",
         "high_watermark",
         "history",
+        "installing",
         "is_stopping",
         "jitter_ms",
         "leader_id",
@@ -75,6 +76,8 @@ class Node:
         self.high_watermark = -1
         """Unknown until a leader of this or a later epoch says so: it is not kept over a restart."""
         self.is_stopping = False
+        self.installing: OffsetAndEpoch | None = None
+        """A leader's snapshot that is being put in place: nothing is fetched meanwhile."""
         self.role: Role = Unattached(NEVER_MS)
         self.requests = Requests(timing.request_timeout_ms, timing.retry_backoff_ms)
         self._learnt: dict[int, tuple[Endpoint, ...]] = {}
@@ -262,9 +265,11 @@ class Node:
     def write_failed(self, end_offset: int, now_ms: int) -> None:
         """The log could not take the last writes, and ends here. A leader that can't append resigns."""
         self.history.truncated(end_offset)
+        self.note(f"can't write to its log, which ends at offset {end_offset}")
         if self.is_leader:
-            self.note(f"resigns, because its log takes nothing after offset {end_offset}")
             self.resign(now_ms)
+        elif self.leader_id != NO_NODE:
+            self.requests.failed(self.leader_id, now_ms)
 
     def snapshot_taken(self, id: OffsetAndEpoch) -> None:
         """A snapshot of what is committed here is durable."""
@@ -274,6 +279,14 @@ class Node:
     def cleaned(self, oldest: OffsetAndEpoch) -> None:
         """The log starts with this snapshot now."""
         self.history.cleaned(oldest)
+
+    def wants_snapshot(self, id: OffsetAndEpoch) -> bool:
+        """Whether a leader's snapshot may take the place of the log, now that all of it is here.
+
+        All in it is committed. So it may where the log ends before it; a log that goes on in a later epoch has it all.
+        """
+        end = self.history.end
+        return id == self.installing and not self.is_leader and id.is_at_least(end) and id != end
 
     def snapshot_installed(self, id: OffsetAndEpoch, voters: VoterSet | None, now_ms: int) -> None:
         snapshots.installed(self, id, voters, now_ms)
@@ -425,7 +438,8 @@ class Node:
 
     def ready(self) -> Ready | None:
         """What is to be done now, in the order of its fields; None when that is nothing."""
-        leader = LeaderAndEpoch(self.leader_id, self.epoch)
+        # One that has resigned is known to have led, so that it does not vote, and leads no more (hazard 4).
+        leader = LeaderAndEpoch(NO_NODE if isinstance(self.role, Resigned) else self.leader_id, self.epoch)
         state = self.state
         shown = leader, self.high_watermark
         if not (self._writes or self._sends or self._notes) and state == self._told and shown == self._shown:

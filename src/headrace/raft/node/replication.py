@@ -151,7 +151,7 @@ def fetch_if_due(node: Node, now_ms: int) -> None:
 
     What is before the offset must be durable: a leader counts it. One fetch is under way at a time.
     """
-    if node.is_stopping or node.history.flushed_offset < node.history.end_offset:
+    if node.is_stopping or node.installing or node.history.flushed_offset < node.history.end_offset:
         return
     role = node.role
     if isinstance(role, Follower):

@@ -74,6 +74,7 @@ def fetch_answered(
     fetching.position += len(content)
     if fetching.position == answer.size:
         fetching.is_complete = True
+        node.installing = fetching.id
         node.write(InstallSnapshot(fetching.id))
     return True
 
@@ -87,11 +88,12 @@ def installed(node: Node, id: OffsetAndEpoch, voters: VoterSet | None, now_ms: i
 
 
 def failed(node: Node, id: OffsetAndEpoch, now_ms: int) -> None:
-    node.note(f"got parts of snapshot {id.offset}-{id.epoch} that are no snapshot, and asks again")
+    node.note(f"does not take snapshot {id.offset}-{id.epoch}, and asks again")
     _forget(node, id)
     node.tick(now_ms)
 
 
 def _forget(node: Node, id: OffsetAndEpoch) -> None:
+    node.installing = None
     if isinstance(node.role, Follower) and node.role.fetching is not None and node.role.fetching.id == id:
         node.role.fetching = None
