@@ -132,11 +132,11 @@ class Compacted:
             log.log_end_offset if clean else log.checkpointed_recovery_point,
             log.log_start_offset,
             log.high_watermark,
+            log.clean_offset,
         )
         again = Compacted(self.disk.restart(power_lost=power_lost), log.config, saved=saved, **self.settings)
         again.now_ms = self.now_ms
         again.sequences = dict(self.sequences)
-        again.log.clean_offset = log.clean_offset if log.clean_offset <= again.log.log_end_offset else 0
         again.log.set_high_watermark(again.log.log_end_offset)
         return again
 

@@ -51,7 +51,7 @@ from headrace.storage.transaction_index import AbortedTransaction, TransactionIn
 
 def clean(job: CleaningJob, disk: Disk) -> Iterator[Step]:
     """Yields a Replacement for each new segment, Worked in between, and Cleaned at the end."""
-    return Cleaning(job, disk).run()
+    yield from Cleaning(job, disk).run()
 
 
 class Cleaning:
