@@ -116,7 +116,7 @@ def dump(
 
 def _print_json(sheet: Sheet[Any], path: Path) -> None:
     for thing in sheet.things:
-        print(json.dumps({"file": str(path), **sheet.as_json(thing)}, ensure_ascii=False))
+        print(json.dumps({"file": str(path), **sheet.as_json(thing)}))
 
 
 def _print_columns(sheet: Sheet[Any]) -> None:

@@ -156,7 +156,8 @@ def print_statistics(folder: Path, shown: Sequence[Statistics], total: Statistic
     with Columns(STATISTICS_COLUMNS) as columns:
         for one in shown:
             columns.row(_statistics_cells(one))
-        columns.row(_statistics_cells(total, f"total of {plural(count, 'partition')}"))
+        if count != 1:
+            columns.row(_statistics_cells(total, f"total of {plural(count, 'partition')}"))
         if total.unreadable_bytes:
             left_out = f"{plural(total.unreadable_bytes, 'byte')} of no sound batch are left out"
             columns.line(f"{left_out}; see headrace log verify {folder}")
