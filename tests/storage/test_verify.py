@@ -504,10 +504,18 @@ def test_a_segment_that_goes_away_meanwhile_is_noted() -> None:
     assert report.problems[0].what == "it went away while the partition was verified"
 
 
-def test_a_segment_that_can_not_be_read_is_damage_and_the_rest_is_verified() -> None:
-    disk = kafka_disk()
-    disk.faults = Faults(unreadable=(PLAIN,))
-    problem = problems(disk, Severity.DAMAGE)[0]
-    assert problem.path == PLAIN
-    assert problem.what.startswith("it can't be read (")
+@pytest.mark.parametrize(
+    "path", [path for path in kafka_files() if path.startswith(("transactions-0", "__cluster")) or "/" not in path]
+)
+@pytest.mark.parametrize("fault", ["unreadable", "forbidden"])
+def test_a_file_that_can_not_be_read_is_told_and_the_rest_is_verified(path: str, fault: str) -> None:
+    disk = kafka_disk("transactions-0", "__cluster_metadata-0", "segments-0")
+    disk.faults = Faults(**{fault: (path,)})  # type: ignore[arg-type]
+    found = problems(disk)
+    unread = [".kafka_cleanshutdown", "log-start-offset-checkpoint"]  # its name says it all; it is empty
+    if path in unread or not kafka_files()[path]:
+        return
+    told = [problem for problem in found if problem.path == path]
+    assert len(told) == 1
+    assert told[0].what.startswith("it can't be read (")
     assert reports(disk)["segments-0"].is_sound

@@ -12,7 +12,7 @@ from headrace.protocol.batch import NO_EPOCH, Batch
 from headrace.protocol.control import ControlType, read_control
 from headrace.storage import checkpoint, names
 from headrace.storage.checkpoint import CheckpointDamaged, TopicPartition, read_numbers, read_offsets
-from headrace.storage.disk import Disk, FileVanished
+from headrace.storage.disk import Disk, DiskError, FileVanished
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.identity import META_PROPERTIES, MetaProperties, WrongDirectory, read_topic_id
 from headrace.storage.inventory import CHECKPOINTS, QUORUM_STATE, Inventory, PartitionFiles
@@ -59,6 +59,9 @@ class Checkpoints:
             except CheckpointDamaged as damaged:
                 self._offsets[name] = {}
                 report.repairable(name, damaged.reason, AT_START)
+            except DiskError as error:
+                self._offsets[name] = {}
+                tell_unreadable(report, name, error)
 
     def known(self, partition: PartitionFiles) -> Known:
         key = (partition.name.topic, partition.name.partition)
@@ -155,6 +158,9 @@ class EpochCheck:
         except CheckpointDamaged as damaged:
             report.repairable(self._path, damaged.reason, AT_START)
             return
+        except DiskError as error:
+            tell_unreadable(report, self._path, error)
+            return
         for number, ((epoch, start), (next_epoch, next_start)) in enumerate(
             zip(self._entries, self._entries[1:], strict=False), start=4
         ):
@@ -232,6 +238,9 @@ def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, know
             continue
         except FileVanished:
             continue  # a node removes those it does not need
+        except DiskError as error:
+            tell_unreadable(report, path, error)
+            continue
         for producer_id, producer in state:
             recent = producer.recent()
             last_offset = max(producer.transaction_offset, recent[-1].last_offset if recent else -1)
@@ -251,6 +260,8 @@ def check_identity(disk: Disk, partition: PartitionFiles, report: Report) -> Non
     except WrongDirectory as error:
         what, advice = _parted(error, disk.full_path(path))
         report.damage(path, what, advice)
+    except DiskError as error:
+        tell_unreadable(report, path, error)
 
 
 def check_quorum_state(disk: Disk, partition: PartitionFiles, report: Report) -> None:
@@ -261,6 +272,8 @@ def check_quorum_state(disk: Disk, partition: PartitionFiles, report: Report) ->
             raise ValueError
     except FileVanished:
         return
+    except DiskError as error:
+        tell_unreadable(report, path, error)
     except ValueError:
         report.damage(
             path,
@@ -280,6 +293,8 @@ def check_directory(inventory: Inventory, report: Report) -> None:
     except WrongDirectory as error:
         what, advice = _parted(error, disk.full_path(META_PROPERTIES))
         report.damage(META_PROPERTIES, what, advice)
+    except DiskError as error:
+        tell_unreadable(report, META_PROPERTIES, error)
     for name in inventory.others:
         report.note(name, "it is nothing that a log directory has", "Move it away if nobody needs it here.")
 
@@ -291,9 +306,12 @@ def check_metadata_snapshot(disk: Disk, path: str, report: Report, advanced: Cal
         file = disk.open(path, read_only=True)
     except FileVanished:
         return
+    except DiskError as error:
+        tell_unreadable(report, path, error)
+        return
     edges: list[ControlType] = []
+    walk = Walk(file, file.size(), 0)
     try:
-        walk = Walk(file, file.size(), 0)
         for found in walk(advanced):
             if isinstance(found, Damage):
                 what = f"bytes {found.position} to {found.end}: {found.reason}"
@@ -303,10 +321,21 @@ def check_metadata_snapshot(disk: Disk, path: str, report: Report, advanced: Cal
     except ProtocolError as error:
         report.damage(path, str(error), advice, walk.position)
         return
+    except DiskError as error:
+        tell_unreadable(report, path, error)
+        return
     finally:
         file.close()
     if edges[:1] != [ControlType.SNAPSHOT_HEADER] or edges[-1:] != [ControlType.SNAPSHOT_FOOTER]:
         report.damage(path, "it is not whole: it does not begin with a header and end with a footer", advice)
+
+
+def tell_unreadable(report: Report, path: str, error: DiskError) -> None:
+    report.damage(
+        path,
+        f"it can't be read ({error.reason or type(error).__name__})",
+        "Check the disk, and whether this user may read it. " + FETCH_ANEW,
+    )
 
 
 def _parted(error: HeadraceError, full_path: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final, Generic, TypeVar
 
 from headrace.protocol.batch import Batch
-from headrace.storage.disk import Disk, FileVanished
+from headrace.storage.disk import Disk, DiskError, FileVanished
 from headrace.storage.index import Index
 from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.producer_state import read_marker
@@ -42,12 +42,14 @@ class IndexFile(Generic[AnyIndex]):
         """It must be right. Else it may lag behind its segment, or be ahead of it: the next start makes it anew."""
         self._bad = 0
         self._first: tuple[int, str] | None = None
+        self.is_missing = False
+        content = b""
         try:
             content = disk.read(path)
-            self.is_missing = False
         except FileVanished:
-            content = b""
             self.is_missing = True
+        except DiskError as error:
+            self.wrong(0, f"it can't be read ({error.reason})")
         whole = len(content) - len(content) % kind.ENTRY_BYTES
         if whole < len(content):
             self.wrong(whole // kind.ENTRY_BYTES, "its last entry is cut")
@@ -56,7 +58,7 @@ class IndexFile(Generic[AnyIndex]):
             used = len(content[:whole].rstrip(b"\0"))
             whole = -(-used // kind.ENTRY_BYTES) * kind.ENTRY_BYTES
         self.index, wrong = kind.take(content[:whole], base_offset)
-        self.is_comparable = not self.is_missing and not wrong
+        self.is_comparable = not self.is_missing and not self._bad and not wrong
         if wrong:
             self.wrong(self._first_disorder(), f"it {wrong}")
             self.index = kind(base_offset)  # nothing more can be said about its entries

@@ -28,6 +28,7 @@ from headrace.storage.verify_files import (
     check_offsets,
     check_quorum_state,
     check_snapshots,
+    tell_unreadable,
 )
 from headrace.storage.verify_indexes import AnyIndex, IndexFile, OffsetIndexCheck, TimeIndexCheck, TransactionCheck
 from headrace.storage.verify_report import Report
@@ -117,16 +118,17 @@ class PartitionCheck:
         aborted = self._index(TransactionIndex, number, names.TXN_INDEX)
         try:
             file = self.disk.open(path, read_only=True)
+            try:
+                end_position = self._batches(file, segment, path, is_last, offsets, times)
+            finally:
+                file.close()
         except FileVanished:
             self.report.note(path, "it went away while the partition was verified", "")
             return
-        try:
-            end_position = self._batches(file, segment, path, is_last, offsets, times)
         except DiskError as error:
-            self.report.damage(path, f"it can't be read ({error.reason})", "Check the disk. " + FETCH_ANEW)
+            tell_unreadable(self.report, path, error)
+            self.is_tail_told = is_last
             return
-        finally:
-            file.close()
         offsets.finish(end_position)
         times.finish(self.next_offset)
         self.transactions.finish(aborted)
