@@ -114,6 +114,14 @@ def test_counts_that_are_not_the_number_of_offsets(count: int) -> None:
     assert refusal(patched(">i", 57, count)) is Error.INVALID_RECORD
 
 
+def test_more_records_than_the_bytes_can_hold() -> None:
+    data = produced()
+    struct.pack_into(">i", data, 23, 2**31 - 2)
+    struct.pack_into(">i", data, 57, 2**31 - 1)
+    struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
+    assert refusal(data) is Error.INVALID_RECORD
+
+
 @pytest.mark.parametrize("delta", [0, -1, 2, 2**31 - 1, -(2**31)])
 def test_offsets_that_are_not_dense(delta: int) -> None:
     assert refusal(patched(">i", 23, delta)) is Error.INVALID_RECORD

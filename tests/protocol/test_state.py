@@ -308,11 +308,15 @@ def test_coordinator_records_are_these_bytes(
     assert decode_value(kind, key, bytes.fromhex(golden_value)) == value
 
 
-def test_a_tagged_struct_that_is_null_on_the_wire_is_none() -> None:
-    value = bytes.fromhex("0000  00 00 01 01 01 00 ffffffff 00  01 00 01 00")
-    decoded = decode_value(Kind.GROUP, m.ConsumerGroupMemberMetadataKey(), value)
-    assert isinstance(decoded, m.ConsumerGroupMemberMetadataValue)
-    assert decoded.classic_member_metadata is None
+def test_a_tagged_struct_can_be_null_on_the_wire_which_is_not_the_same_as_absent() -> None:
+    null = bytes.fromhex("0000  00 00 01 01 01 00 ffffffff 00  01 00 01 00")
+    absent = bytes.fromhex("0000  00 00 01 01 01 00 ffffffff 00  00")
+    Value = m.ConsumerGroupMemberMetadataValue
+    for data, expected in ((null, None), (absent, Value.ClassicMemberMetadata())):
+        decoded = decode_value(Kind.GROUP, m.ConsumerGroupMemberMetadataKey(), data)
+        assert isinstance(decoded, Value)
+        assert decoded.classic_member_metadata == expected
+        assert encode_value(decoded, 0) == data
 
 
 @given(seed=st.integers(0, 2**32))

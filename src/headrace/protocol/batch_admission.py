@@ -28,6 +28,8 @@ __all__ = ["admit", "check_keys", "check_timestamps"]
 
 _MAGIC_AT: Final = 16
 _NO_LIMIT_MS: Final = 0x7FFFFFFFFFFFFFFF
+RECORD_SIZE_BYTES_MIN: Final = 7
+"""A byte each for length, attributes, timestamp, offset, key, value and headers."""
 _ZSTD_SINCE_VERSION: Final = 7  # of Produce (KIP-110)
 _FORBIDDEN_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 
@@ -58,6 +60,12 @@ def admit(records: memoryview | None, version: int) -> Batch:
         raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
     if attributes & _FORBIDDEN_BITS:
         raise _forbidden(attributes)
+    if not compression and batch.record_count * RECORD_SIZE_BYTES_MIN > batch.size_bytes - HEADER_SIZE_BYTES:
+        raise Refused(
+            Error.INVALID_RECORD,
+            f"A produced batch of {batch.size_bytes} bytes says that it has {batch.record_count} records, "
+            "which it can't hold.",
+        )
     if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
         raise Refused(
             Error.INVALID_RECORD,

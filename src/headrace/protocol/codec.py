@@ -1,7 +1,7 @@
 """Encode and decode messages: the only code that knows versions."""
 
 import struct
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from headrace.errors import ProtocolError
 from headrace.protocol.message import Message
@@ -48,27 +48,43 @@ def decode_at(
     elements_max: int = ELEMENTS_MAX,
 ) -> tuple[M, int]:
     """The message at a position of the data, and where it ends. Its records, if any, are views into the data."""
-    try:
-        decoder, reads = message.decoders[version]
-    except KeyError:
-        decoder, reads = _new_decoder(message, version)
+    decoder, reads = message.decoders.get(version) or _new_decoder(message, version)
     if data.__class__ is not reads:
         data = reads(data)
     try:
         decoded: tuple[M, int] = decoder(data, position, len(data), elements_max)
     except _DECODE_FAULTS as fault:
-        from headrace.protocol.explain import decode_error
-
-        raise decode_error(message, version, memoryview(data), position, elements_max, fault) from None
+        raise _unreadable(message, version, data, position, elements_max, fault) from None
     return decoded
 
 
 def decode(message: type[M], version: int, data: bytes | bytearray | memoryview, elements_max: int = ELEMENTS_MAX) -> M:
     """A message that fills the data to its end."""
-    decoded, end = decode_at(message, version, data, 0, elements_max)
-    if end != len(data):
-        raise ProtocolError(f"{message.__name__} v{version} ends at byte {end}, but {len(data) - end} bytes follow it")
-    return decoded
+    # As decode_at: a call more would be a tenth of a small message.
+    decoder, reads = message.decoders.get(version) or _new_decoder(message, version)
+    if data.__class__ is not reads:
+        data = reads(data)
+    size = len(data)
+    try:
+        decoded, end = decoder(data, 0, size, elements_max)
+    except _DECODE_FAULTS as fault:
+        raise _unreadable(message, version, data, 0, elements_max, fault) from None
+    if end != size:
+        raise ProtocolError(f"{message.__name__} v{version} ends at byte {end}, but {size - end} bytes follow it")
+    return cast("M", decoded)
+
+
+def _unreadable(
+    message: type[Message],
+    version: int,
+    data: bytes | bytearray | memoryview,
+    position: int,
+    elements_max: int,
+    fault: Exception,
+) -> ProtocolError:
+    from headrace.protocol.explain import decode_error
+
+    return decode_error(message, version, memoryview(data), position, elements_max, fault)
 
 
 # The compiler is loaded with the first message that needs it: a process that only imports us must start at once.

@@ -203,7 +203,9 @@ class _EncoderSource(_Source):
             self.flush()
             self.line(f"{var} = {value}")
             with self.block(f"if {var} is None:"):
-                self.line(f"{self.out} += b'\\xff'")
+                # Null is -1 in a row of fields, and 0 in a tagged one.
+                null = 0 if field.tag is not None and self.flexible else 255
+                self.line(f"{self.out}.append({null})")
             with self.block("else:"):
                 self.line(f"{self.out} += b'\\x01'")
                 self.struct_fields(field.struct, var)
@@ -453,7 +455,9 @@ class _DecoderSource(_Source):
             return
         items, item_name = self.name("a"), self.name("e")
         self.line(f"{target} = {items} = []")
-        with self.block(f"for _ in range({length}):"):
+        # Most arrays have one element or none, and a range takes longer to make than to count down.
+        with self.block(f"while {length}:"):
+            self.line(f"{length} -= 1")
             if field.struct is None:
                 self.primitive(field.type, item_name, compact, nullable=False)
                 self.flush()

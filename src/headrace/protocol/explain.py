@@ -6,7 +6,8 @@ It is a second, independent reading of the shapes; tests hold it and the compile
 import struct as struct_module
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NoReturn
+from itertools import islice
+from typing import Final, NoReturn
 
 from headrace.errors import ProtocolError
 from headrace.protocol.compiler import FORMATS, field_size_min, size_min
@@ -39,11 +40,6 @@ def explain(
     yield from reader.struct(message.shape.body, 0)
 
 
-def end_of(rows: list[Row], position: int) -> int:
-    """Where the last of these rows ends."""
-    return max((row.position + row.size for row in rows), default=position)
-
-
 def decode_error(
     message: type[Message],
     version: int,
@@ -52,13 +48,35 @@ def decode_error(
     elements_max: int,
     fault: Exception,
 ) -> ProtocolError:
-    """What is wrong with bytes that compiled code could not read."""
+    """What is wrong with bytes that compiled code could not read.
+
+    Reading again is slow, and a hostile frame must not stop a node for seconds: only so many rows are read. Behind
+    them, where compiled code gave up is all that is said.
+    """
+    name = ""
     try:
-        for _ in explain(message, version, data, position, elements_max):
-            pass
+        for row in islice(explain(message, version, data, position, elements_max), ROWS_MAX):
+            name = row.name if row.depth == 0 else name
     except ProtocolError as found:
         return found
-    return ProtocolError(f"{message.__name__} v{version} can't be read: {fault}")
+    return ProtocolError(
+        f"{message.__name__} v{version}: {name or 'the message'} at byte {_gave_up_at(fault)}: {_WRONG}"
+    )
+
+
+ROWS_MAX: Final = 5_000
+_WRONG: Final = "what is there can't be read"
+
+
+def _gave_up_at(fault: Exception) -> int:
+    """The position of the compiled code that raised: the local `p` of its frame."""
+    place = fault.__traceback__
+    found = 0
+    while place is not None:
+        if place.tb_frame.f_code.co_name == "decode":
+            found = place.tb_frame.f_locals.get("p", found)
+        place = place.tb_next
+    return found
 
 
 class _Reader:
@@ -244,7 +262,7 @@ def _problems(message: Message, shape: Shape, version: int, path: str) -> Iterat
         if value is Ellipsis:
             yield f"{name} is not set"
         elif version not in field.versions:
-            if not field.ignorable and value != type(message)().__getattribute__(field.name):
+            if not field.ignorable and value != getattr(type(message)(), field.name):
                 yield f"{name} is set, but this version can't carry it (it has versions {field.versions})"
         elif value is None:
             if version not in field.nullable and not (field.tag is not None and field.struct is not None):

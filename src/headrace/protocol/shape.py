@@ -388,8 +388,9 @@ def _empty(made: Field) -> object:
         return FRESH
     if made.type in PRIMITIVES:
         return PRIMITIVES[made.type]
-    # A tagged struct is there or it is not: None is what is not on the wire.
-    return FRESH if made.tag is None else None
+    # A tagged struct is there or it is not: None is what is not on the wire. Where null is a value of its own, what is
+    # not there is a struct of defaults, as Kafka reads it.
+    return None if made.tag is not None and made.nullable == NEVER else FRESH
 
 
 def _resolve(block: _Block, made: Shape) -> None:
