@@ -98,6 +98,7 @@ class Kind(enum.Enum):
     """Read, and nobody wrote it."""
     REFUSED_READ = "refused, and read"
     READ_TOO_EARLY = "read before it was written"
+    NOT_TOLD = "reader not told of a loss"
 
 
 @dataclass(slots=True, frozen=True)
@@ -183,6 +184,7 @@ class _Partition:
         yield from self._lost()
         yield from self._reordered()
         yield from self._poll_order()
+        yield from self._not_told()
 
     def _strangers(self) -> Iterator[Anomaly]:
         for value, reads in self._read.items():
@@ -249,7 +251,8 @@ class _Partition:
         for write in self._writes.values():
             if not self._survives(write):
                 continue
-            if write.end <= read_to_end_from < float("inf"):
+            known_at = min([write.end, *(seen.end for seen in self._read.get(write.value, ()))])
+            if known_at <= read_to_end_from < float("inf"):
                 if write.value not in self._final:
                     yield self._anomaly(Kind.LOST_WRITE, f"{_told(write)}, is not there at the end")
             elif write.value not in self._read and write.offset is not None and lowest < write.offset < highest:
@@ -330,6 +333,24 @@ class _Partition:
                             Kind.GAP, f"{poll.consumer} read {before} and then {offset}, and not {_list(skipped)}"
                         )
                 last[key] = offset
+
+    def _not_told(self) -> Iterator[Anomaly]:
+        """A session reads on in a log of which a crash took what it had read before. It should have been told."""
+        final = {entry.offset: entry.value for poll in self._polls if poll.reads_to_end for entry in poll.entries}
+        lowest = min(final, default=0)
+        taken: dict[tuple[str, int], Entry] = {}
+        for poll in self._polls if final else ():
+            key = (poll.consumer, poll.session)
+            for entry in poll.entries:
+                if entry.offset >= lowest and final.get(entry.offset) != entry.value:
+                    taken.setdefault(key, entry)
+                elif key in taken and entry.offset > taken[key].offset:
+                    before = taken.pop(key)
+                    yield self._anomaly(
+                        Kind.NOT_TOLD,
+                        f"{poll.consumer} read {_short(entry.value)} at {entry.offset} after {_short(before.value)} at "
+                        f"{before.offset}, which is not there any more",
+                    )
 
     def _power_lost(self, start: float, end: float) -> bool:
         return bisect_left(self._crashes, start) < bisect_right(self._crashes, end)

@@ -12,7 +12,7 @@ from headrace.testing.sim.host import Host
 from headrace.testing.sim.loop import SimLoop
 from headrace.testing.sim.network import Network, Weather
 from headrace.testing.sim.process import CURRENT
-from headrace.testing.sim.trace import Trace
+from headrace.testing.sim.trace import Trace, without_addresses
 
 Scenario: TypeAlias = "Callable[[Simulation], Coroutine[Any, Any, None]]"
 """What happens to the world, from outside of every process. It raises `Violation` for what must not be."""
@@ -52,7 +52,7 @@ class Simulation:
         self.trace.event(self.loop.now, "scenario", what)
 
     def finding(self, text: str) -> None:
-        self.findings.append(text)
+        self.findings.append(without_addresses(text))
         self.event(text.splitlines()[0])
 
     def _problem(self, context: dict[str, Any]) -> None:
@@ -79,4 +79,4 @@ class TraceLog(logging.Handler):
         simulation.trace.event(simulation.now, who, f"{record.levelname.lower()}: {text}")
         if record.levelno >= logging.ERROR and simulation.errors_are_findings:
             detail = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
-            simulation.findings.append(f"{who} logged: {text}\n{detail}")
+            simulation.findings.append(without_addresses(f"{who} logged: {text}\n{detail}"))
