@@ -64,6 +64,7 @@ class Unsynced:
     __slots__ = (
         "_closed",
         "_epochs",
+        "_first_files",
         "_flusher",
         "_flushing",
         "_place",
@@ -86,6 +87,7 @@ class Unsynced:
         self._flusher = flusher
         self._closed: list[Segment] = []
         self._side_files: dict[str, None] = {}
+        self._first_files: list[str] = []
         self._flushing: list[_Mark] = []
         self._settling: _Mark | None = None
         self._wants_settling = False
@@ -110,9 +112,12 @@ class Unsynced:
         self._side_files |= dict.fromkeys(side_files)
         self.write_back_at = WRITE_BEHIND_BYTES
 
-    def wrote(self, side_files: Iterable[str]) -> None:
-        """Small files that a restart wants to find."""
-        self._side_files |= dict.fromkeys(side_files)
+    def wrote(self, side_files: Iterable[str], *, with_batches: bool = False) -> None:
+        """Small files that a restart wants to find; some of them with the first batches."""
+        if with_batches:
+            self._first_files += side_files
+        else:
+            self._side_files |= dict.fromkeys(side_files)
 
     def write_back(self, segment: Segment) -> None:
         """The active segment has reached `write_back_at`."""
@@ -136,6 +141,11 @@ class Unsynced:
         """Segments were deleted, or replaced by others: nobody waits for them any more."""
         lost = set(gone)
         self._closed = [segment for segment in self._closed if segment not in lost]
+
+    def use_epochs(self, epochs: LeaderEpochs) -> None:
+        """Others take the place of those known so far."""
+        self._epochs = epochs
+        epochs.is_dirty = True
 
     # ----------------------------------------------------------------------------------------------- how it gets there
 
@@ -171,6 +181,12 @@ class Unsynced:
         else:
             self._flusher.sync(self._segments.active.file, self._settled)
 
+    def take_names(self) -> list[str]:
+        """All files that are not synced yet, but for the active segment's: somebody else syncs them."""
+        found = [segment.name + names.LOG for segment in self._closed] + self._first_files + list(self._side_files)
+        self._closed, self._first_files, self._side_files = [], [], {}
+        return found
+
     def _take_epochs(self, error: DiskError | None) -> None:
         """The new epochs are durable beside the old ones, and take their place."""
         if error is None:
@@ -201,6 +217,9 @@ class Unsynced:
                 self.is_new_folder = False
             self._flusher.sync_names(self._place.folder)
             self._place.names_changed = False
+        for name in self._first_files:
+            self._sync_small(name)
+        self._first_files = []
         for segment in self._closed:
             self._flusher.sync(segment.file, _ignore)
         self._closed = []

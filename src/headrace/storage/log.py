@@ -480,8 +480,8 @@ class Log:
 
     # --------------------------------------------------------------------------------------------------------- closing
 
-    def write_out(self) -> None:
-        """Writes what a clean stop leaves in files. All of it is durable only after a sync of the whole disk.
+    def write_out(self) -> list[str]:
+        """Writes what a clean stop leaves in files; returns the names of those that are to be synced.
 
         The snapshot at the end of the log is by whose name the next start knows that end without a look at the data.
         """
@@ -489,10 +489,23 @@ class Log:
         active = self.segments.active
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
-        active.persist_indexes()
-        self.snapshots.write(self.producers)
+        written = [active.name + names.LOG, *active.persist_indexes(), self.snapshots.write(self.producers)]
         if self.epochs.is_dirty:
             self.unsynced.write_epochs()
+            written.append(names.EPOCHS)
+        return written
+
+    def sync_now(self, file_names: list[str]) -> None:
+        """Makes everything durable, on the spot, after `write_out`."""
+        disk = self.place.disk
+        for name in [*self.unsynced.take_names(), *file_names]:
+            file = disk.open(self.place.path(name))
+            try:
+                file.datasync()
+            finally:
+                file.close()
+        disk.sync_directory(self.place.folder)
+        disk.sync_directory("")
 
     def close(self) -> None:
         """Closes the files, without a word about what they hold."""

@@ -24,6 +24,9 @@ SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
 """Thrown away; the files stay for a while, so that a reader in the middle can finish."""
 
+METADATA_TOPIC: Final = "__cluster_metadata"
+"""The quorum's log, which is not one of the partitions."""
+
 EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 

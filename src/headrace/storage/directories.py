@@ -1,0 +1,216 @@
+"""The log directories of a node: where each partition is, where a new one goes, and what becomes of one that fails.
+
+One that can't be used leaves the others in service; only a node without any can't start. A folder that belongs to
+somebody else, or that another process uses, is a mistake of whoever starts the node, and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+
+from headrace.errors import Error, HeadraceError, Refused
+from headrace.storage.checkpoint import TopicPartition
+from headrace.storage.disk import Disk, DiskError, DiskInUse
+from headrace.storage.log import Log
+from headrace.storage.log_directory import LogDirectory, Ports, Shared
+from headrace.storage.move import Move
+from headrace.storage.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+
+class Directories:
+    __slots__ = ("_moves", "_ports", "_where", "all", "failed", "on_offline")
+
+    def __init__(self, directories: Sequence[LogDirectory], ports: Ports) -> None:
+        self._ports = ports
+        self.all = list(directories)
+        """In the order of log.dirs, those that went offline since the start included."""
+        self.failed: dict[str, HeadraceError] = {}
+        """Folders of log.dirs that could not be used at the start, and why."""
+        self.on_offline: Callable[[LogDirectory], None] = lambda directory: None
+        """Called when a directory goes offline, with all that is in it."""
+        self._moves: dict[TopicPartition, Move] = {}
+        self._where: dict[TopicPartition, LogDirectory] = {}
+
+    @classmethod
+    def open(
+        cls,
+        disks: Sequence[Disk],
+        ports: Ports,
+        shared: Shared,
+        *,
+        cluster_id: str,
+        node_id: int,
+        progress: Progress | None = None,
+    ) -> Directories:
+        """Claims all folders, then opens what is in them. Blocks, as long as it takes to verify after an unclean stop.
+
+        Raises DiskInUse and WrongDirectory, and the DiskError of the first folder when none can be used.
+        """
+        found = cls([], ports)
+        try:
+            for disk in disks:
+                try:
+                    found.all.append(
+                        LogDirectory(
+                            disk, ports, shared, cluster_id=cluster_id, node_id=node_id, on_offline=found._went_offline
+                        )
+                    )
+                except DiskInUse:
+                    raise
+                except DiskError as error:
+                    found._failed(disk.root, error)
+            for directory in list(found.all):
+                try:
+                    directory.load(progress)
+                except DiskError as error:
+                    found.all.remove(directory)
+                    found._failed(directory.root, error)
+            if not found.all:
+                raise next(iter(found.failed.values()))
+        except BaseException:
+            for directory in found.all:
+                directory.abandon()
+            raise
+        found._find_all()
+        return found
+
+    def _failed(self, root: str, error: HeadraceError) -> None:
+        logger.error("log directory %s is left out: %s", root, error)
+        self.failed[root] = error
+
+    def _went_offline(self, directory: LogDirectory) -> None:
+        for key, move in list(self._moves.items()):
+            if move.target_directory is directory or move.source_directory is directory:
+                del self._moves[key]
+        self.on_offline(directory)
+
+    def _find_all(self) -> None:
+        """A crash at the very end of a move leaves a partition in two directories: the one with more is kept."""
+        for directory in self.all:
+            for key, log in list(directory.logs.items()):
+                other = self._where.get(key)
+                if other is None:
+                    self._where[key] = directory
+                elif other.logs[key].log_end_offset >= log.log_end_offset:
+                    directory.delete(log)
+                else:
+                    other.delete(other.logs[key])
+                    self._where[key] = directory
+
+    # --------------------------------------------------------------------------------------------------- what is there
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        return [directory for directory in self.all if directory.offline is None]
+
+    def log(self, topic: str, partition: int) -> Log | None:
+        directory = self._where.get((topic, partition))
+        return None if directory is None else directory.logs[topic, partition]
+
+    def directory_of(self, topic: str, partition: int) -> LogDirectory | None:
+        return self._where.get((topic, partition))
+
+    def why_offline(self, topic: str, partition: int) -> HeadraceError | None:
+        """Why a partition that is here can't be used; None when it can, or is not here."""
+        key = (topic, partition)
+        directory = self._where.get(key)
+        if directory is not None:
+            return directory.offline or directory.logs[key].offline
+        return next((found.offline_logs[key] for found in self.all if key in found.offline_logs), None)
+
+    def logs(self) -> Iterator[Log]:
+        for directory in self.all:
+            yield from directory.logs.values()
+
+    # --------------------------------------------------------------------------------------------- making and removing
+
+    def create(self, topic: str, partition: int, topic_id: bytes, directory_id: bytes | None = None) -> Log:
+        """A new log, in the directory that was asked for or in the one with the fewest. Raises Refused."""
+        online = self.online
+        if directory_id is not None:
+            online = [directory for directory in online if directory.id == directory_id]
+        if not online:
+            raise Refused(Error.KAFKA_STORAGE_ERROR, f"{topic}-{partition} has no log directory that is online.")
+        directory = min(online, key=lambda found: len(found.logs) + self._moves_to(found))
+        try:
+            log = directory.create(topic, partition, topic_id)
+        except DiskError as error:
+            raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error
+        self._where[topic, partition] = directory
+        return log
+
+    def delete(self, topic: str, partition: int) -> None:
+        """Gives up a partition, and a copy of it that is on its way."""
+        key = (topic, partition)
+        if key in self._moves:
+            self.cancel_move(topic, partition)
+        directory = self._where.pop(key)
+        directory.delete(directory.logs[key])
+
+    def set_aside(self, topic: str, partition: int) -> None:
+        """Gives up a partition that the node was not meant to have, and keeps its files."""
+        directory = self._where.pop((topic, partition))
+        directory.set_aside(directory.logs[topic, partition])
+
+    # ---------------------------------------------------------------------------------------------------------- moving
+
+    def move(self, topic: str, partition: int, directory_id: bytes) -> Move | None:
+        """Begins to move a partition to another directory; None when it is there. The caller steps it."""
+        key = (topic, partition)
+        source = self._where.get(key)
+        target = next((found for found in self.online if found.id == directory_id), None)
+        if target is None:
+            raise Refused(Error.LOG_DIR_NOT_FOUND, f"{topic}-{partition} can't move to a directory that is not online.")
+        if source is None or source.offline is not None:
+            raise Refused(Error.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is in no log directory that is online.")
+        if key in self._moves:
+            if self._moves[key].target_directory is target:
+                return self._moves[key]
+            self.cancel_move(topic, partition)
+        if source is target:
+            return None
+        unique = self._ports.random_bytes(16).hex()
+        move = Move(source.logs[key], source, target, unique, self._ports.now_ms())
+        self._moves[key] = move
+        return move
+
+    def finish_move(self, topic: str, partition: int) -> Log:
+        """Puts the copy in its place, when it `is_complete`; returns it."""
+        move = self._moves.pop((topic, partition))
+        log = move.finish()
+        self._where[topic, partition] = move.target_directory
+        return log
+
+    def cancel_move(self, topic: str, partition: int) -> None:
+        self._moves.pop((topic, partition)).cancel()
+
+    def _moves_to(self, directory: LogDirectory) -> int:
+        return sum(move.target_directory is directory for move in self._moves.values())
+
+    # --------------------------------------------------------------------------------------------------- looking after
+
+    def look_after(self) -> Iterator[None]:
+        """Retention and removal, in small steps: the caller goes on when it has time."""
+        for directory in self.online:
+            yield from directory.look_after()
+
+    def flush_due(self) -> Iterator[None]:
+        """Flushes the logs whose flush.ms has passed, in small steps."""
+        for directory in self.online:
+            yield from directory.flush_due()
+
+    def checkpoint(self) -> None:
+        """Writes down how far the logs have come, away from the loop."""
+        for directory in self.online:
+            directory.checkpoint()
+
+    def close(self, broker_epoch: int) -> None:
+        """A clean stop. Blocks."""
+        for move in self._moves.values():
+            move.cancel()
+        self._moves.clear()
+        for directory in self.all:
+            directory.close(broker_epoch)

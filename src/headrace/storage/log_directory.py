@@ -1,0 +1,399 @@
+"""One folder of log.dirs: whose it is, which logs are in it, and how far they had come.
+
+It has a lock against another process, `meta.properties` against another cluster or node, a marker of a clean stop, and
+checkpoints of all its logs together. A log that can't be opened is offline, and the others are not. When a sync fails,
+the whole directory goes offline, and the directories beside it do not (hazard 8).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from headrace.config import LogConfig
+from headrace.errors import HeadraceError
+from headrace.storage import names
+from headrace.storage.checkpoint import (
+    CLEANED,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    RECOVERY_POINTS,
+    CheckpointDamaged,
+    TopicPartition,
+    read_offsets,
+    write_offsets,
+)
+from headrace.storage.clean_shutdown import take_clean_shutdown, write_clean_shutdown
+from headrace.storage.disk import Disk, DiskError, FileVanished, Lock, SyncFailed
+from headrace.storage.flush import SyncsFiles
+from headrace.storage.handles import Handles
+from headrace.storage.identity import PARTITION_METADATA, MetaProperties, encode_topic_id, read_topic_id
+from headrace.storage.index import IndexCache
+from headrace.storage.log import Log, LogOptions
+from headrace.storage.names import Fate
+from headrace.storage.place import Place
+from headrace.storage.progress import Progress
+from headrace.storage.recovery import Saved, open_log
+from headrace.storage.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+SYNC_FAILED: Final = ".headrace_sync_failed"
+"""A sync failed: until the machine starts anew, the page cache may hold what the device does not."""
+
+
+@dataclass(slots=True)
+class Ports:
+    """What storage is handed in: the clock, chance, and other threads."""
+
+    now_ms: Callable[[], int]
+    random_bytes: Callable[[int], bytes]
+    flusher_of: Callable[[Disk, Callable[[SyncFailed], None]], SyncsFiles]
+    """Makes the flusher of a disk; it calls the second when a sync failed."""
+    workers_of: Callable[[Disk], Workers]
+    """Runs what blocks for a disk: the checkpoints."""
+
+
+@dataclass(slots=True)
+class Shared:
+    """What the logs of all directories of a node share."""
+
+    handles: Handles
+    indexes: IndexCache
+    options: LogOptions
+    config_of: Callable[[str], LogConfig]
+    """The settings of a topic, by its name."""
+
+
+class LogDirectory:
+    __slots__ = (
+        "_flusher",
+        "_is_writing",
+        "_lock",
+        "_on_offline",
+        "_ports",
+        "_shared",
+        "_workers",
+        "clean_broker_epoch",
+        "disk",
+        "doomed",
+        "id",
+        "logs",
+        "offline",
+        "offline_logs",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        ports: Ports,
+        shared: Shared,
+        *,
+        cluster_id: str,
+        node_id: int,
+        on_offline: Callable[[LogDirectory], None] = lambda directory: None,
+    ) -> None:
+        """Claims a folder for this node, and formats it if nobody has. Raises DiskInUse, WrongDirectory, DiskError."""
+        self.disk = disk
+        self._ports = ports
+        self._shared = shared
+        self._on_offline = on_offline
+        self._is_writing = False
+        self.logs: dict[TopicPartition, Log] = {}
+        self.offline_logs: dict[TopicPartition, HeadraceError] = {}
+        """Partitions that could not be opened, and why."""
+        self.doomed: list[tuple[int, str]] = []
+        """Folders of deleted partitions, and when they go."""
+        self.offline: HeadraceError | None = None
+        self.clean_broker_epoch: int | None = None
+        """Of the last stop, when it was clean; None when it was not."""
+        self._lock: Lock = disk.lock()
+        try:
+            self.id = self._identify(cluster_id, node_id)
+        except BaseException:
+            self._lock.release()
+            raise
+        self._flusher = ports.flusher_of(disk, self.go_offline)
+        self._workers = ports.workers_of(disk)
+
+    def _identify(self, cluster_id: str, node_id: int) -> bytes:
+        found = MetaProperties.read(self.disk)
+        if found is not None:
+            found.check(self.disk, cluster_id=cluster_id, node_id=node_id)
+        if found is None or found.directory_id is None:
+            found = MetaProperties(cluster_id, node_id, self._ports.random_bytes(16))
+            found.write(self.disk)
+        assert found.directory_id is not None
+        return found.directory_id
+
+    @property
+    def root(self) -> str:
+        return self.disk.root
+
+    # --------------------------------------------------------------------------------------------------------- loading
+
+    def load(self, progress: Progress | None = None) -> None:
+        """Opens all logs."""
+        disk, now_ms = self.disk, self._ports.now_ms()
+        self.clean_broker_epoch = take_clean_shutdown(disk)
+        lost_sync = disk.exists(SYNC_FAILED)
+        is_clean = self.clean_broker_epoch is not None and not lost_sync
+        points, starts, marks, cleaned = map(
+            self._read_offsets, (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED)
+        )
+        folders = list(self._folders())
+        if progress is not None:
+            progress.found(len(folders))
+        for key, folder in folders:
+            saved = Saved(
+                is_clean,
+                points.get(key, 0),
+                starts.get(key, 0),
+                marks.get(key, 0),
+                clean_offset=cleaned.get(key, 0),
+                lost_sync=lost_sync,
+            )
+            try:
+                log = self._open(key, folder, saved, now_ms, None if progress is None else progress.verified)
+            except SyncFailed:
+                raise
+            except HeadraceError as error:
+                logger.error("%s-%d is offline: %s", *key, error)
+                self.offline_logs[key] = error
+            else:
+                self.logs[key] = log
+            if progress is not None:
+                progress.opened()
+        if lost_sync:
+            disk.remove(SYNC_FAILED)
+        if not is_clean:
+            for log in self.logs.values():
+                log.flush(_ignore)
+                log.unsynced.settle()
+
+    def _folders(self) -> Iterator[tuple[TopicPartition, str]]:
+        """Those of partitions. What was deleted is removed, and so is a copy that was on its way: it begins anew."""
+        for name in self.disk.names():
+            found = names.parse_folder(name)
+            if found is None or found.topic == names.METADATA_TOPIC:
+                continue
+            if found.fate is Fate.CURRENT:
+                yield (found.topic, found.partition), name
+            elif found.fate is Fate.STRAY:
+                logger.warning("%s belongs to no topic of this node and is left alone", self.disk.full_path(name))
+            else:
+                remove_folder(self.disk, name)
+
+    def _open(
+        self, key: TopicPartition, folder: str, saved: Saved, now_ms: int, advanced: Callable[[int], None] | None = None
+    ) -> Log:
+        shared = self._shared
+        return open_log(
+            Place(self.disk, folder, shared.handles, shared.indexes),
+            *key,
+            shared.config_of(key[0]),
+            shared.options,
+            self._flusher,
+            saved=saved,
+            now_ms=now_ms,
+            topic_id=read_topic_id(self.disk, folder),
+            advanced=advanced,
+        )
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(self.disk, name)
+        except CheckpointDamaged as damaged:
+            logger.warning("%s", damaged)
+            return {}
+
+    # -------------------------------------------------------------------------------------------- making and removing
+
+    def create(
+        self, topic: str, partition: int, topic_id: bytes, *, folder: str | None = None, is_future: bool = False
+    ) -> Log:
+        """A new, empty log. It is durable with the first flush; before that there is nothing in it to lose."""
+        self.disk.promise()
+        key = (topic, partition)
+        assert is_future or key not in self.logs, "a partition is made once"
+        folder = folder or names.folder_name(topic, partition)
+        self.disk.make_directory(folder)
+        file = self.disk.open(f"{folder}/{PARTITION_METADATA}", create=True)
+        try:
+            file.write(0, [encode_topic_id(topic_id)])
+        finally:
+            file.close()
+        log = self._open(key, folder, Saved(), self._ports.now_ms())
+        log.unsynced.is_new_folder = True
+        log.unsynced.wrote([PARTITION_METADATA], with_batches=True)
+        if not is_future:
+            self.logs[key] = log
+        return log
+
+    def adopt(self, log: Log) -> None:
+        """Takes a copy that is complete in, under the name of its partition."""
+        self.rename(log, names.folder_name(log.topic, log.partition))
+        self.logs[log.topic, log.partition] = log
+
+    def rename(self, log: Log, folder: str) -> None:
+        """Gives the folder of a log another name."""
+        self.disk.rename(log.place.folder, folder)
+        log.place.folder = folder
+        log.place.names_changed = log.unsynced.is_new_folder = True
+        self._flusher.sync_names("")
+
+    def delete(self, log: Log) -> None:
+        """Gives up a log. Its folder gets another name at once and is removed in time: readers finish."""
+        self.logs.pop((log.topic, log.partition), None)
+        unique = self._ports.random_bytes(16).hex()
+        self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
+        log.close()
+        self.doomed.append((self._ports.now_ms() + log.config.file_delete_delay_ms, log.place.folder))
+
+    def set_aside(self, log: Log) -> None:
+        """Gives up a log that the node was not meant to have, and keeps its files for the operator."""
+        self.logs.pop((log.topic, log.partition), None)
+        unique = self._ports.random_bytes(16).hex()
+        self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.STRAY, unique))
+        log.close()
+        logger.warning("%s belongs to no topic of this node and is left alone", log.place.full_path(""))
+
+    # --------------------------------------------------------------------------------------------------- looking after
+
+    def look_after(self) -> Iterator[None]:
+        """Retention and what is left to remove, one log at a time: the caller goes on when it has time."""
+        now_ms = self._ports.now_ms()
+        for log in list(self.logs.values()):
+            if self.offline is None and log.offline is None:
+                try:
+                    log.retain(now_ms)
+                    log.sweep(now_ms)
+                except DiskError as error:
+                    logger.error("%s can't be looked after: %s", log.place.folder, error)
+            yield
+        while self.doomed and self.doomed[0][0] <= now_ms:
+            remove_folder(self.disk, self.doomed.pop(0)[1])
+            yield
+
+    def expire_producers(self, expiration_ms: int) -> Iterator[None]:
+        """Forgets producers that were silent for long, one log at a time."""
+        now_ms = self._ports.now_ms()
+        for log in list(self.logs.values()):
+            if len(log.producers):
+                log.producers.remove_expired(now_ms, expiration_ms)
+                yield
+
+    def flush_due(self) -> Iterator[None]:
+        """Flushes the logs whose flush.ms has passed, one at a time."""
+        now_ms = self._ports.now_ms()
+        for log in list(self.logs.values()):
+            if self.offline is None and log.offline is None and log.is_flush_due(now_ms):
+                log.flush(_ignore)
+                log.last_flush_ms = now_ms
+                yield
+
+    def checkpoint(self, done: Callable[[HeadraceError | None], None] = lambda error: None) -> bool:
+        """Writes down how far the logs have come, away from the loop. False when that is under way already."""
+        if self._is_writing or self.offline is not None:
+            return False
+        self._is_writing = True
+        logs = [(log, log.recovery_point, log.truncations) for log in self.logs.values()]
+        contents = self._checkpoints()
+        disk = self.disk
+
+        def job() -> None:
+            for name, offsets in contents.items():
+                write_offsets(disk, name, offsets)
+
+        def written(result: None, error: BaseException | None) -> None:
+            self._is_writing = False
+            if error is None:
+                for log, recovery_point, truncations in logs:
+                    if self.logs.get((log.topic, log.partition)) is log:
+                        log.checkpointed(recovery_point, truncations)
+            elif isinstance(error, SyncFailed):
+                self.go_offline(error)
+            elif isinstance(error, HeadraceError):
+                logger.error("the checkpoints of %s can't be written: %s", self.root, error)
+            else:
+                raise error
+            done(error)
+
+        self._workers.run(job, written)
+        return True
+
+    def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
+        logs = self.logs
+        return {
+            RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
+            LOG_STARTS: {
+                key: log.log_start_offset
+                for key, log in logs.items()
+                if log.log_start_offset > log.segments[0].base_offset
+            },
+            HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
+            CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},
+        }
+
+    # ---------------------------------------------------------------------------------------------------------- ending
+
+    def go_offline(self, error: HeadraceError) -> None:
+        """Nothing here is promised any more until a restart. What can be written says so to that."""
+        if self.offline is not None:
+            return
+        self.offline = error
+        logger.error("log directory %s is offline with %d partitions: %s", self.root, len(self.logs), error)
+        if isinstance(error, SyncFailed):
+            with suppress(DiskError):
+                self.disk.open(SYNC_FAILED, create=True).close()
+        self._on_offline(self)
+
+    def close(self, broker_epoch: int) -> None:
+        """A clean stop: writes everything, syncs it, says so, and gives the folder back. Blocks."""
+        try:
+            if self.offline is None:
+                self._close_cleanly(broker_epoch)
+        except DiskError as error:
+            logger.error("log directory %s could not be closed cleanly: %s", self.root, error)
+        finally:
+            for log in self.logs.values():
+                log.close()
+            self._lock.release()
+
+    def abandon(self) -> None:
+        """Gives the folder back without a word: the node does not start."""
+        for log in self.logs.values():
+            log.close()
+        self._lock.release()
+
+    def _close_cleanly(self, broker_epoch: int) -> None:
+        written = {log: log.write_out() for log in self.logs.values() if log.offline is None}
+        if not self.disk.sync_all():
+            for log, file_names in written.items():
+                log.sync_now(file_names)
+        contents = self._checkpoints()
+        contents[RECOVERY_POINTS] |= {(log.topic, log.partition): log.log_end_offset for log in written}
+        for name, offsets in contents.items():
+            write_offsets(self.disk, name, offsets)
+        for log in written:
+            log.checkpointed(log.log_end_offset, log.truncations)
+        if len(written) == len(self.logs) and not self.offline_logs:
+            write_clean_shutdown(self.disk, broker_epoch)
+
+
+def remove_folder(disk: Disk, folder: str) -> None:
+    """Removes a partition's folder and what is in it. One that is gone in part already is fine."""
+    try:
+        for name in disk.names(folder):
+            with suppress(FileVanished):
+                disk.remove(f"{folder}/{name}")
+        disk.remove_directory(folder)
+    except DiskError as error:
+        logger.error("%s can't be removed: %s", disk.full_path(folder), error)
+
+
+def _ignore(error: DiskError | None) -> None:
+    """The flusher tells of a failure."""

@@ -1,0 +1,109 @@
+"""A log on its way from one log directory to another, while it is in use.
+
+The copy is a log in a folder of its own (`-future`), which takes from the other what it does not have yet, a bounded
+piece at a time. When it has everything and is durable, it takes over the partition's name, and only then the old folder
+loses it: a crash in between leaves the partition twice, and the one with more is kept. Anything before that leaves the
+copy, which is removed at the next start.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from headrace.storage import names
+from headrace.storage.disk import DiskError
+from headrace.storage.epochs import LeaderEpochs
+from headrace.storage.log import Log
+from headrace.storage.lookup import locate
+from headrace.storage.names import Fate
+from headrace.storage.replay import producers_at
+
+if TYPE_CHECKING:
+    from headrace.storage.log_directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+
+class Move:
+    """`step` until it says that nothing is left, wait for `flush`, then `finish` with no append in between."""
+
+    __slots__ = ("_truncations", "copy", "is_durable", "source", "source_directory", "target_directory")
+
+    def __init__(
+        self, source: Log, source_directory: LogDirectory, target_directory: LogDirectory, unique: str, now_ms: int
+    ) -> None:
+        assert source.topic_id is not None, "a partition has a topic id"
+        self.source = source
+        self.source_directory = source_directory
+        self.target_directory = target_directory
+        self.is_durable = False
+        folder = names.marked_folder_name(source.topic, source.partition, Fate.FUTURE, unique)
+        self.copy = target_directory.create(
+            source.topic, source.partition, source.topic_id, folder=folder, is_future=True
+        )
+        self._begin(now_ms)
+
+    def step(self, bytes_max: int, now_ms: int) -> int:
+        """Copies up to about so many bytes; returns how many offsets are left to copy."""
+        source, copy = self.source, self.copy
+        if self._truncations != source.truncations or copy.log_end_offset < source.log_start_offset:
+            # What was copied may be of a history that is no more, or what comes next is deleted.
+            self._begin(now_ms)
+        self.is_durable = False
+        content = source.read(
+            max(copy.log_end_offset, source.log_start_offset), bytes_max, source.log_end_offset
+        ).take()
+        if content:
+            copy.append_as_follower(memoryview(content), 2**31 - 1, now_ms)
+        return source.log_end_offset - copy.log_end_offset
+
+    def flush(self) -> None:
+        """Makes what was copied durable; `is_durable` says when it is."""
+        end_offset = self.copy.log_end_offset
+
+        def flushed(error: DiskError | None) -> None:
+            self.is_durable = error is None and end_offset == self.copy.log_end_offset
+
+        self.copy.flush(flushed)
+
+    @property
+    def is_complete(self) -> bool:
+        return (
+            self.is_durable
+            and self.copy.log_end_offset == self.source.log_end_offset
+            and self._truncations == self.source.truncations
+        )
+
+    def finish(self) -> Log:
+        """Puts the copy in the place of the source; returns it. Whoever holds the source lets go of it."""
+        assert self.is_complete, "a copy takes over when it has everything"
+        source, copy = self.source, self.copy
+        if source.log_start_offset > copy.log_start_offset:
+            copy.log_start_offset = source.log_start_offset
+        copy.epochs = LeaderEpochs(source.epochs.entries())
+        copy.unsynced.use_epochs(copy.epochs)
+        copy.producers = source.producers
+        copy.clean_offset = min(source.clean_offset, copy.checkpointed_recovery_point)
+        copy.set_high_watermark(source.high_watermark)
+        self.target_directory.adopt(copy)
+        self.source_directory.delete(source)
+        logger.info("%s-%d has moved to %s", copy.topic, copy.partition, self.target_directory.root)
+        return copy
+
+    def cancel(self) -> None:
+        """Gives up the copy."""
+        self.target_directory.delete(self.copy)
+
+    def _begin(self, now_ms: int) -> None:
+        """From the batch on that holds the source's first offset, with what was known of producers before it."""
+        source, copy = self.source, self.copy
+        self._truncations = source.truncations
+        start_offset = source.log_start_offset
+        segment = source.segments[max(0, source.segments.number_at(start_offset))]
+        first = locate(segment, start_offset)
+        if first is not None:
+            start_offset = min(start_offset, first.base_offset)
+        copy.truncate_fully(start_offset, now_ms)
+        copy.producers = producers_at(source.segments, source.snapshots, start_offset)
+        copy.unsynced.wrote([copy.snapshots.write(copy.producers)])

@@ -1,0 +1,452 @@
+"""The log directories of a node: formatting, placement, starts and stops, failures, deletion, moves."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from headrace.errors import Error, Refused
+from headrace.storage.disk import DiskError, DiskInUse, SyncFailed
+from headrace.storage.identity import MetaProperties, WrongDirectory
+from headrace.storage.log import Log
+from headrace.storage.progress import Progress
+from headrace.testing.disk import Crash, Faults, FaultyDisk
+from tests.storage.batches import batch
+from tests.storage.logs import values_in
+from tests.storage.nodes import CLUSTER, SMALL, TOPIC_ID, Node
+
+
+def two_disks() -> list[FaultyDisk]:
+    return [FaultyDisk(root="/disk0"), FaultyDisk(root="/disk1")]
+
+
+def append(log: Log, *values: bytes, **header: int) -> None:
+    log.append_as_leader(memoryview(batch(*values, **header)), 1, 1_700_000_000_000)  # type: ignore[arg-type]
+
+
+def fill(log: Log, count: int) -> list[tuple[int, bytes | None]]:
+    for number in range(count):
+        append(log, b"v%d" % number + b"x" * 50)
+    return values_in(log)
+
+
+def flush(node: Node, log: Log) -> list[DiskError | None]:
+    told: list[DiskError | None] = []
+    log.flush(told.append)
+    node.drain()
+    return told
+
+
+# ---------------------------------------------------------------------------------------------------- starts and stops
+
+
+def test_the_first_start_formats_a_directory_and_the_second_knows_it() -> None:
+    node = Node()
+    first = node.directories.all[0].id
+    properties = MetaProperties.read(node.disks[0])
+    assert properties == MetaProperties(CLUSTER, 1, first)
+    assert node.restart(seed=1).directories.all[0].id == first
+
+
+def test_a_directory_of_another_cluster_or_node_is_not_touched() -> None:
+    node = Node()
+    node.stop()
+    with pytest.raises(WrongDirectory, match="belongs to cluster a-cluster, and this node to cluster b"):
+        node.restart(cluster_id="b")
+    with pytest.raises(WrongDirectory, match=r"belongs to node 1, and this is node 2.*set node.id=1"):
+        node.restart(node_id=2)
+    assert node.restart().directories.all[0].clean_broker_epoch == 7
+
+
+def test_a_directory_that_another_process_uses_is_refused() -> None:
+    node = Node()
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    with pytest.raises(DiskInUse, match=r"/disk0 is in use by another process; stop that one"):
+        Node([FaultyDisk(disk.platter, root="/disk0")])
+
+
+def test_after_a_clean_stop_everything_is_there_and_nothing_is_read() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    values = fill(log, 40)
+    log.set_high_watermark(60)
+    log.delete_before(7)
+    node.stop(broker_epoch=5)
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    again = disk.restart(power_lost=True)
+    again.trace = []
+    node = Node([again])
+    log = node.directories.log("t", 0)  # type: ignore[assignment]
+    assert not any(".log" in call and call.startswith(("open", "read")) for call in again.trace)
+    assert node.directories.all[0].clean_broker_epoch == 5
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (7, 40, 40)
+    assert log.topic_id == TOPIC_ID
+    assert values_in(log) == values[7:]
+
+
+def test_the_marker_of_a_clean_stop_counts_once() -> None:
+    node = Node()
+    node.stop()
+    node = node.restart()
+    assert node.directories.all[0].clean_broker_epoch == 7
+    assert node.restart().directories.all[0].clean_broker_epoch is None
+
+
+def test_after_a_crash_the_checkpoint_says_from_where_to_verify() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 40)
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    checked = log.checkpointed_recovery_point
+    assert checked >= log.segments.active.base_offset
+    values = fill(log, 40)
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    again = disk.restart()
+    again.trace = []
+    node = Node([again])
+    verified = {call.split("/")[-1] for call in again.trace if call.startswith("read t-0/") and call.endswith(".log")}
+    log = node.directories.log("t", 0)  # type: ignore[assignment]
+    assert values_in(log) == values
+    assert all(int(name[:20]) >= log.segments[log.segments.number_at(checked)].base_offset for name in verified)
+
+
+def test_progress_is_told_when_a_start_takes_longer_than_a_second() -> None:
+    node = Node()
+    for partition in range(5):
+        fill(node.directories.create("t", partition, TOPIC_ID), 30)
+    seconds = iter(range(1000))
+    told: list[tuple[int, int, int]] = []
+    progress = Progress(
+        lambda found: told.append((found.logs_done, found.logs_total, found.verified_bytes)), lambda: next(seconds)
+    )
+    node.restart(progress=progress)
+    assert told[0][1] == 5
+    assert told[-1][0] == 5
+    assert [bytes_ for _, _, bytes_ in told] == sorted(bytes_ for _, _, bytes_ in told)
+    assert told[-1][2] > 5 * 30 * 50
+
+
+def test_a_damaged_checkpoint_is_worked_out_anew_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    values = fill(node.directories.create("t", 0, TOPIC_ID), 20)
+    node.stop()
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        disk.platter.node(name).cached[0:1] = b"x"
+    with caplog.at_level(logging.WARNING):
+        node = node.restart()
+    assert "/disk0/recovery-point-offset-checkpoint is damaged" in caplog.text
+    log = node.directories.log("t", 0)
+    assert log is not None
+    assert values_in(log) == values
+
+
+# ---------------------------------------------------------------------------------------------------------- placement
+
+
+def test_a_new_partition_goes_to_the_directory_with_the_fewest() -> None:
+    node = Node(two_disks())
+    for partition in range(6):
+        node.directories.create("t", partition, TOPIC_ID)
+    assert [len(directory.logs) for directory in node.directories.all] == [3, 3]
+    second = node.directories.all[1]
+    node.directories.create("u", 0, TOPIC_ID, second.id)
+    assert node.directories.directory_of("u", 0) is second
+    node.directories.create("u", 1, TOPIC_ID)
+    assert node.directories.directory_of("u", 1) is node.directories.all[0]
+
+
+# ------------------------------------------------------------------------------------------------------------ failures
+
+
+def test_hazard_8_a_damaged_middle_takes_one_partition_offline_and_says_which_bytes() -> None:
+    node = Node()
+    for partition in range(3):
+        fill(node.directories.create("t", partition, TOPIC_ID), 30)
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.platter.flip_bit("t-1/00000000000000000000.log", 200)
+    size = disk.stat("t-1/00000000000000000000.log").size
+    node = node.restart()
+    assert node.directories.log("t", 1) is None
+    why = str(node.directories.why_offline("t", 1))
+    assert "/disk0/t-1/00000000000000000000.log is damaged in bytes " in why
+    assert "CRC32C" in why
+    assert "truncate -s " in why
+    assert node.disks[0].stat("t-1/00000000000000000000.log").size == size, "nothing was cut"
+    for partition in (0, 2):
+        log = node.directories.log("t", partition)
+        assert log is not None
+        assert log.log_end_offset == 30
+    # A clean stop of the others must not make the next start take this one for sound.
+    node.stop()
+    assert node.restart().directories.why_offline("t", 1) is not None
+
+
+def test_hazard_8_what_the_operator_was_told_to_do_brings_the_partition_back() -> None:
+    node = Node()
+    values = fill(node.directories.create("t", 0, TOPIC_ID), 30)
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.platter.flip_bit("t-0/00000000000000000000.log", 300)
+    node = node.restart()
+    error = node.directories.why_offline("t", 0)
+    position = error.position  # type: ignore[union-attr]
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    file = disk.open("t-0/00000000000000000000.log")
+    file.truncate(position)
+    file.datasync()
+    log = node.restart().directories.log("t", 0)
+    assert log is not None
+    assert values_in(log) == values[: log.log_end_offset]
+    assert 0 < log.log_end_offset < 30
+
+
+def test_hazard_8_a_failed_sync_takes_its_directory_offline_and_leaves_the_others() -> None:
+    node = Node(two_disks())
+    first, second = (node.directories.create("t", partition, TOPIC_ID) for partition in range(2))
+    offline: list[str] = []
+    node.directories.on_offline = lambda directory: offline.append(directory.root)
+    fill(first, 5)
+    disk = first.place.disk
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.fail_sync_at = disk.syncs + 1
+    told = flush(node, first)
+    assert [type(error) for error in told] == [SyncFailed]
+    assert offline == [disk.root]
+    assert first.flushed_offset == 0
+    with pytest.raises(Refused, match="could not be synced") as refused:
+        append(first, b"more")
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    with pytest.raises(SyncFailed):  # never tried again
+        first.flush(told.append)
+    append(second, b"goes on")
+    assert flush(node, second) == [None]
+    assert node.directories.create("u", 0, TOPIC_ID).place.disk is second.place.disk
+
+
+def test_hazard_8_after_a_failed_sync_the_next_start_believes_the_device_and_not_the_cache() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 5)
+    assert flush(node, log) == [None]
+    append(log, b"never on the device")
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.fail_sync_at = disk.syncs + 1
+    assert flush(node, log) != [None]
+    assert log.log_end_offset == 6, "in memory it is there"
+    node.stop()
+    node = node.restart()  # the process only: the page cache is as it was
+    log = node.directories.log("t", 0)  # type: ignore[assignment]
+    assert log.log_end_offset == 5
+    assert flush(node, log) == [None]
+    assert node.restart(power_lost=True).directories.log("t", 0).log_end_offset == 5  # type: ignore[union-attr]
+
+
+def test_a_directory_that_fails_at_the_start_leaves_the_others() -> None:
+    disks = two_disks()
+    node = Node(disks)
+    fill(node.directories.create("t", 0, TOPIC_ID), 3)
+    fill(node.directories.create("t", 1, TOPIC_ID), 3)
+    node.stop()
+    again = [disk.restart() for disk in disks]
+    again[0].faults.forbidden = ("meta.properties",)
+    node = Node(again)
+    assert list(node.directories.failed) == ["/disk0"]
+    assert "may not be used by this user" in str(node.directories.failed["/disk0"])
+    assert node.directories.log("t", 0) is None
+    assert node.directories.log("t", 1) is not None
+
+
+@pytest.mark.parametrize(
+    ("faults", "sentence"),
+    [
+        (Faults(read_only=True), r"/disk0/\S+ can't be written because its file system is read-only; mount it"),
+        (Faults(forbidden=("meta.properties",)), r"/disk0/meta.properties may not be used by this user; give the user"),
+        (Faults(capacity_bytes=0), r"/disk0/\S+ can't grow because the disk is full; free space"),
+    ],
+)
+def test_a_node_without_a_directory_does_not_start_and_says_why(faults: Faults, sentence: str) -> None:
+    with pytest.raises(DiskError, match=sentence):
+        Node([FaultyDisk(faults=faults, root="/disk0")])
+
+
+def test_hazard_15_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    values = fill(log, 3)
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.capacity_bytes = disk.platter.used_bytes() + 70
+    with pytest.raises(Refused, match="disk is full; free space") as refused:
+        append(log, b"x" * 200)
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    assert log.offline is None
+    assert values_in(log) == values
+    assert disk.stat(log.segments.active.path()).size == log.segments.active.size_bytes, "the part is cut"
+    disk.faults.capacity_bytes = 1 << 30
+    append(log, b"goes on")
+    assert values_in(log) == [*values, (3, b"goes on")]
+
+
+# ------------------------------------------------------------------------------------------------------------ deletion
+
+
+def test_a_deleted_partition_keeps_its_readers_and_is_removed_in_time() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 3)
+    reader = log.read(0, 1000, 3)
+    node.directories.delete("t", 0)
+    assert node.directories.log("t", 0) is None
+    recreated = node.directories.create("t", 0, bytes(16))
+    assert recreated.log_end_offset == 0
+    assert recreated.topic_id == bytes(16)
+    node.look_after()
+    assert any("-delete" in name for name in node.disks[0].names())
+    node.now_ms += 20
+    node.look_after()
+    assert not any("-delete" in name for name in node.disks[0].names())
+    assert len(reader.take()) > 150
+
+
+def test_folders_of_deleted_partitions_go_at_the_next_start_and_strays_stay() -> None:
+    node = Node()
+    for partition in range(2):
+        fill(node.directories.create("t", partition, TOPIC_ID), 3)
+    node.directories.delete("t", 0)
+    node.directories.set_aside("t", 1)
+    node = node.restart()
+    assert list(node.directories.logs()) == []
+    assert [name.rpartition("-")[2] for name in node.disks[0].names() if name.startswith("t-")] == ["stray"]
+
+
+def test_retention_works_through_the_directory() -> None:
+    node = Node(config=SMALL.replace(retention_bytes=1500))
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 40)
+    log.set_high_watermark(40)
+    node.look_after()
+    assert log.log_start_offset > 0
+    assert log.size_bytes <= 2500
+    assert any(name.endswith(".deleted") for name in node.disks[0].names("t-0"))
+    node.now_ms += 20
+    node.look_after()
+    assert not any(name.endswith(".deleted") for name in node.disks[0].names("t-0"))
+
+
+# --------------------------------------------------------------------------------------------------------------- moves
+
+
+def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
+    """Moves t-0 while it is written to; returns the log in its new place, and what it must hold."""
+    source = node.directories.log("t", 0)
+    assert source is not None
+    target = next(d for d in node.directories.all if d is not node.directories.directory_of("t", 0))
+    move = node.directories.move("t", 0, target.id)
+    assert move is not None
+    sequence = source.producers.producers[9].next_sequence
+    left, rounds = 1, 0
+    while left:
+        left = move.step(300, node.now_ms)
+        if rounds < 5:
+            append(source, b"meanwhile %d" % rounds, producer_id=9, producer_epoch=0, base_sequence=sequence + rounds)
+            left = 1
+        rounds += 1
+    move.flush()
+    node.drain()
+    assert move.is_complete
+    values = values_in(source)
+    return node.directories.finish_move("t", 0), values
+
+
+def with_history(node: Node) -> Log:
+    log = node.directories.create("t", 0, TOPIC_ID)
+    for number in range(30):
+        append(log, b"v%d" % number + b"x" * 30, producer_id=9, producer_epoch=0, base_sequence=number)
+    log.set_high_watermark(25)
+    log.delete_before(13)
+    return log
+
+
+def test_a_partition_moves_to_another_directory_while_it_is_in_use() -> None:
+    node = Node(two_disks())
+    with_history(node)
+    log, values = moved(node)
+    assert values_in(log) == values
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (13, 25, 35)
+    assert node.directories.log("t", 0) is log
+    append(log, b"after", producer_id=9, producer_epoch=0, base_sequence=35)
+    duplicate = batch(b"after", producer_id=9, producer_epoch=0, base_sequence=35)
+    assert log.append_as_leader(memoryview(duplicate), 1, node.now_ms).is_duplicate, "hazard 7: producers move along"
+    node.stop()
+    node = node.restart()
+    again = node.directories.log("t", 0)
+    assert again is not None
+    assert again.place.disk.root == "/disk1"
+    assert values_in(again) == [*values, (35, b"after")]
+
+
+def test_a_move_of_a_log_that_is_truncated_meanwhile_begins_anew() -> None:
+    node = Node(two_disks())
+    log = with_history(node)
+    move = node.directories.move("t", 0, node.directories.all[1].id)
+    assert move is not None
+    move.step(1000, node.now_ms)
+    log.truncate_to(16, node.now_ms)
+    append(log, b"another history")
+    while move.step(1000, node.now_ms):
+        pass
+    move.flush()
+    node.drain()
+    values = values_in(log)
+    assert values[-2:] == [(15, b"v15" + b"x" * 30), (16, b"another history")]
+    assert values_in(node.directories.finish_move("t", 0)) == values
+
+
+def test_a_move_that_is_given_up_leaves_nothing() -> None:
+    node = Node(two_disks())
+    log = with_history(node)
+    move = node.directories.move("t", 0, node.directories.all[1].id)
+    assert move is not None
+    move.step(1000, node.now_ms)
+    node.directories.cancel_move("t", 0)
+    assert node.directories.log("t", 0) is log
+    node = node.restart()
+    assert not any(name.startswith("t-") for name in node.disks[1].names())
+
+
+@pytest.mark.parametrize("power_lost", [False, True], ids=["process", "machine"])
+@pytest.mark.parametrize("which", [0, 1], ids=["source", "target"])
+def test_a_crash_at_any_call_of_a_move_leaves_the_partition_once_and_whole(which: int, power_lost: bool) -> None:
+    calls = 0
+    while True:
+        calls += 1
+        node = Node(two_disks())
+        log = with_history(node)
+        assert flush(node, log) == [None]
+        values = values_in(log)
+        crashing = node.disks[which]
+        assert isinstance(crashing, FaultyDisk)
+        crashing.faults.crash_at_call = crashing.calls + calls
+        try:
+            moved(node)
+        except Crash:
+            pass
+        else:
+            break
+        node = node.restart(power_lost=power_lost)
+        again = node.directories.log("t", 0)
+        assert again is not None
+        start = again.log_start_offset
+        assert values_in(again, max(13, start))[: len(values)] == [value for value in values if value[0] >= start]
+        assert sum(("t", 0) in directory.logs for directory in node.directories.all) == 1
+    assert calls > 20
