@@ -60,8 +60,9 @@ def test_show_as_json(capsys: pytest.CaptureFixture[str]) -> None:
         "type": "string?",
         "versions": "3+",
         "tag": None,
-        "default": "None",
+        "default": None,
         "ignorable": False,
+        "key": False,
     }
     assert response["key"] == 12
 
@@ -79,8 +80,8 @@ def test_decode_explains_a_request_with_its_batches(capsys: pytest.CaptureFixtur
     code, out, _ = run(capsys, "decode", str(capture))
     assert code == 0
     rows = [line.split() for line in out.splitlines()]
-    assert ["12", "client_id", "'tour'", "string", "00", "04", "74", "6f", "75", "72"] in rows
-    assert ["35", "index", "3", "int32", "00", "00", "00", "03"] in rows
+    assert ["8", "client_id", "'tour'", "string", "00", "04", "74", "6f", "75", "72"] in rows
+    assert ["31", "index", "3", "int32", "00", "00", "00", "03"] in rows
     assert "2 records, checksum right" in out
     assert "offset 0" in out
     assert "'k' → 'hello', h='v'" in out
@@ -93,6 +94,18 @@ def test_decode_takes_hex_with_spaces_from_the_command_line(capsys: pytest.Captu
     assert "client_software_name" in run(capsys, "decode", frame[4:].hex(" "))[1]
 
 
+def test_decode_of_a_capture_that_was_cut_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    frame = b"".join(write_request(ApiVersionsRequest(client_software_name="c"), 3, 1, None))
+    code, out, error = run(capsys, "decode", (frame + frame[:-1]).hex())
+    assert code == 1
+    assert out.count("client_software_name") == 2
+    assert f"frame 1, at byte {len(frame) + 4} of the input:" in out
+    size = len(frame) - 4
+    assert error.startswith(f"headrace: the frame says that it is {size} bytes long, and {size - 1} are there; ")
+    assert f"tags at byte {size - 1}: " in error
+    assert f"says that it is {size} bytes long" in run(capsys, "decode", frame[:-3].hex())[2]
+
+
 def test_decode_of_a_response_needs_its_api_and_version(capsys: pytest.CaptureFixture[str]) -> None:
     keys = [ApiVersionsResponse.ApiVersion(api_key=3, max_version=13)]
     frame = b"".join(write_response(ApiVersionsResponse(error_code=35, api_keys=keys), 3, 1)).hex()
@@ -100,7 +113,15 @@ def test_decode_of_a_response_needs_its_api_and_version(capsys: pytest.CaptureFi
     assert "UNSUPPORTED_VERSION" in out
     assert "say which version it is" in run(capsys, "decode", frame, "--response", "ApiVersions")[2]
     rows = json.loads(run(capsys, "decode", frame, "-r", "18", "-v", "3", "--json")[1])
-    assert rows[1] == {"byte": 0, "size": 4, "depth": 1, "field": "correlation_id", "type": "int32", "value": "1"}
+    assert rows[1] == {
+        "frame": 0,
+        "byte": 0,
+        "size": 4,
+        "depth": 1,
+        "field": "correlation_id",
+        "type": "int32",
+        "value": "1",
+    }
 
 
 def test_decode_of_a_bare_message(capsys: pytest.CaptureFixture[str]) -> None:
@@ -114,6 +135,7 @@ def test_decode_of_a_bare_message(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
+        (["decode", ""], "there is nothing to decode: give hex digits, a file, or - for the standard input."),
         (["decode", "abc"], "3 hex digits are not whole bytes: one is missing, or one too many."),
         (["decode", "/no/such/file"], "/no/such/file is neither hex digits nor a file."),
         (["decode", "00"], "a request has a header of at least 8 bytes, and these are 1."),

@@ -78,7 +78,10 @@ def kio_entity(cls: type[Message], version: int) -> Any:
     elif cls.__name__.endswith("Header"):
         kind = "header"
     module = re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
-    return getattr(importlib.import_module(f"kio.schema.{module}.v{version}.{kind}"), cls.__name__)
+    try:
+        return getattr(importlib.import_module(f"kio.schema.{module}.v{version}.{kind}"), cls.__name__)
+    except ImportError:
+        pytest.skip(f"kio does not have {cls.__name__} v{version}")
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _pipe_closed()
+    except SystemExit as stop:  # rich's way to end when the pipe closes
+        if isinstance(stop.__context__, BrokenPipeError):
+            return _pipe_closed()
+        raise
     except OSError as error:
         return _say(f"{error.filename or 'input or output'}: {error.strerror or error}.", FAILED)
     except Exception as error:
@@ -117,10 +121,6 @@ def _run_typer(app: Any, name: str, arguments: list[str]) -> int:
         if not message:  # no arguments at all: the help has been printed instead
             return USAGE
         return _say(f"{message.rstrip('.')}. See: {place} --help", error.exit_code)
-    except SystemExit as stop:
-        if isinstance(stop.__context__, BrokenPipeError):
-            return _pipe_closed()
-        raise
     return code if isinstance(code, int) else 0
 
 

@@ -17,9 +17,16 @@ from headrace.cli.columns import print_columns
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.protocol import messages
 from headrace.protocol.apis import Api, all_apis, find_api
-from headrace.protocol.dissect import dissect_message, dissect_request, dissect_response, request_api, split_frames
+from headrace.protocol.dissect import (
+    Captured,
+    dissect_message,
+    dissect_request,
+    dissect_response,
+    request_api,
+    split_frames,
+)
 from headrace.protocol.explain import Row
-from headrace.protocol.message import Message, show
+from headrace.protocol.message import Message
 from headrace.protocol.shape import (
     ALWAYS,
     FRESH,
@@ -139,9 +146,12 @@ def _options(field: Field) -> str:
         options.append("= null")
     elif field.default not in (FRESH, None, 0, "", b"", bytes(16)):
         options.append(f"= {field.default}")
-    if field.ignorable:
-        options.append("ignorable")
+    options += [word for word, there in _words(field) if there]
     return "  ".join(options)
+
+
+def _words(field: Field) -> tuple[tuple[str, bool], ...]:
+    return ("key", field.is_key), ("ignorable", field.ignorable), ("classic", field.classic)
 
 
 def _head_as_json(item: Shape) -> dict[str, Any]:
@@ -151,6 +161,7 @@ def _head_as_json(item: Shape) -> dict[str, Any]:
         "key": item.key,
         "versions": str(item.versions),
         "flexible": None if item.flexible == NEVER else str(item.flexible),
+        "unstable": None if item.unstable == NEVER else str(item.unstable),
         "listeners": list(item.listeners),
         "text": item.text,
     }
@@ -167,13 +178,20 @@ def _fields_as_json(struct: Struct, version: int | None) -> list[dict[str, Any]]
             "type": _type(field, version),
             "versions": str(field.versions),
             "tag": field.tag,
-            "default": None if field.default is FRESH else show(field, field.default),
+            "default": _default_as_json(field),
             "ignorable": field.ignorable,
+            "key": field.is_key,
             **({"fields": _fields_as_json(field.struct, version)} if field.struct is not None else {}),
         }
         for field in struct.fields
         if version is None or version in field.versions
     ]
+
+
+def _default_as_json(field: Field) -> Any:
+    if field.default is FRESH:
+        return [] if field.is_array else {}
+    return field.default.hex() if isinstance(field.default, bytes) else field.default
 
 
 # --- decode -----------------------------------------------------------------------------------------------------------
@@ -206,21 +224,26 @@ def decode_frame(
     if (response or message) and version is None:
         raise HeadraceError("say which version it is, with --version: a response or a bare message does not tell.")
     data = _read(source)
-    for number, (position, frame) in enumerate([(0, data)] if message else split_frames(data)):
+    frames = [Captured(0, data)] if message else split_frames(data, is_request=response is None)
+    for number, captured in enumerate(frames):
         rows: list[Row] = []
         error = None
         try:
-            rows.extend(_dissect(frame, response, message, version))  # keeps what came before an error
+            rows.extend(_dissect(captured.frame, response, message, version))  # keeps what came before an error
         except ProtocolError as caught:
-            error = caught
+            error = str(caught)
         if as_json:
-            print(json.dumps([_row_as_json(row) for row in rows]))
-        else:
-            if number:
-                print()
-            _print_rows(frame, rows, position)
+            print(json.dumps([{"frame": number, **_row_as_json(row)} for row in rows]))
+        elif rows:
+            if len(frames) > 1:
+                print(f"{'' if number == 0 else chr(10)}frame {number}, at byte {captured.position} of the input:")
+            _print_rows(captured.frame, rows)
+        if captured.missing_bytes:
+            there = len(captured.frame)
+            said = f"the frame says that it is {there + captured.missing_bytes} bytes long, and {there} are there"
+            error = f"{said}; {error}" if error else said
         if error is not None:
-            raise HeadraceError(str(error) if str(error).endswith("?") else f"{error}.")
+            raise HeadraceError(error if error.endswith("?") else f"{error}.")
 
 
 def _dissect(frame: bytes, response: str | None, message: str | None, version: int | None) -> Iterator[Row]:
@@ -242,7 +265,9 @@ def _read(source: str) -> bytes:
     if source == "-":
         return _from_text(sys.stdin.buffer.read())
     compact = re.sub(r"[\s:]|^0x", "", source)
-    if compact and re.fullmatch(r"[0-9a-fA-F]+", compact) and not Path(source).exists():
+    if not compact:
+        raise HeadraceError("there is nothing to decode: give hex digits, a file, or - for the standard input.")
+    if re.fullmatch(r"[0-9a-fA-F]+", compact) and not Path(source).exists():
         return _from_hex(compact)
     try:
         return _from_text(Path(source).read_bytes())
@@ -264,12 +289,13 @@ def _from_hex(digits: str) -> bytes:
     return bytes.fromhex(digits)
 
 
-def _print_rows(frame: bytes, rows: list[Row], offset: int) -> None:
+def _print_rows(frame: bytes, rows: list[Row]) -> None:
+    """Bytes are counted from the start of the frame, behind its length, as errors count them."""
     cells = []
     for row in rows:
         taken = frame[row.position : row.position + row.size]
         shown = taken[:BYTES_SHOWN].hex(" ") + (" …" if len(taken) > BYTES_SHOWN else "")
-        cells.append((str(row.position + offset), "  " * row.depth + row.name, row.value, row.type, shown))
+        cells.append((str(row.position), "  " * row.depth + row.name, row.value, row.type, shown))
     print_columns(cells, ("dim", "cyan", "bold", "", "dim"), (">byte", "field", "value", "type", "bytes"))
 
 

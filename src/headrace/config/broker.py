@@ -22,7 +22,7 @@ class RequestConfig(Group):
         least=1,
         kafka="Kafka has no such limit: a small frame can make it allocate a large array.",
         honoured=False,
-        doc="The most array elements that one request may hold, in all its arrays together.",
+        doc="The most array elements and tagged fields that one request may hold, in all its arrays together.",
     )
     record_batch_max_decompressed_bytes: int = long(
         default=128 * MIB,

@@ -51,7 +51,6 @@ CONTROL_BIT: Final = 0x20
 DELETE_HORIZON_BIT: Final = 0x40
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
-_MAGIC_AT: Final = 16
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
 _BASE_TIMESTAMP_AT: Final = 27

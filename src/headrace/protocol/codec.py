@@ -29,7 +29,10 @@ def encode_into(message: Message, version: int, out: bytearray, buffers: list[An
 
 
 def encode(message: Message, version: int) -> list[Any]:
-    """The buffers of a message; record batches are among them as they are, never copied."""
+    """The buffers of a message; record batches are among them as they are, never copied.
+
+    Unknown tagged fields that it carries go along in flexible versions, and are left out in others.
+    """
     buffers: list[Any] = []
     buffers.append(encode_into(message, version, bytearray(), buffers))
     return buffers

@@ -193,6 +193,8 @@ def _compress_lz4_fast(data: Buffer) -> bytearray:
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"  # version 1, readable by version 1
+_SNAPPY_RATIO_MAX: Final = 22
+"""Three bytes copy at most 64: a size beyond that is a lie, and no memory is taken for it."""
 _XERIAL_BLOCK_SIZE_BYTES: Final = 32 * 1024
 _BIG_INT32: Final = Struct(">I")
 
@@ -214,6 +216,8 @@ def _decompress_snappy(data: Buffer, size_bytes_max: int) -> bytearray:
     sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
     if sum(sizes) > size_bytes_max:
         raise _too_large(Compression.SNAPPY, size_bytes_max)
+    if sum(sizes) > len(view) * _SNAPPY_RATIO_MAX:
+        raise ProtocolError(f"{len(view)} bytes of snappy say that they were {sum(sizes)}, which can't be.")
     out = bytearray(sum(sizes))
     target = memoryview(out)
     at = 0

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from struct import Struct, unpack_from
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.errors import ProtocolError
 from headrace.protocol.apis import Api, find_api
 from headrace.protocol.batch import Batch, scan
 from headrace.protocol.codec import ELEMENTS_MAX
 from headrace.protocol.explain import Row, explain
+from headrace.protocol.frame import SIZE_BYTES
 from headrace.protocol.message import LONGEST_BYTES_SHOWN, Message
 from headrace.protocol.messages import RequestHeader, ResponseHeader
 from headrace.protocol.records import records_of
@@ -36,16 +37,36 @@ BATCH_HEADER_BYTES: Final = 61
 _TYPES: Final = {"q": ("int64", 8), "i": ("int32", 4), "I": ("uint32", 4), "h": ("int16", 2), "b": ("int8", 1)}
 
 
-def split_frames(data: bytes) -> list[tuple[int, bytes]]:
-    """The frames in what was captured from a socket, with their positions: with lengths before them, or one without."""
-    found, position = [], 0
-    while position + 4 <= len(data):
-        (size,) = unpack_from(">i", data, position)
-        if size < 4 or position + 4 + size > len(data):
-            return [(0, data)]
-        found.append((position + 4, data[position + 4 : position + 4 + size]))
-        position += 4 + size
-    return found if found and position == len(data) else [(0, data)]
+class Captured(NamedTuple):
+    """A frame in what was captured from a socket: without its length, and cut when `missing_bytes` is not 0."""
+
+    position: int
+    frame: bytes
+    missing_bytes: int = 0
+
+
+def split_frames(data: bytes, is_request: bool) -> list[Captured]:
+    """The frames of a capture, with lengths before them; or the one frame that it is, without."""
+    found: list[Captured] = []
+    position = 0
+    while position < len(data):
+        size = int.from_bytes(data[position : position + SIZE_BYTES], signed=True)
+        frame = data[position + SIZE_BYTES : position + SIZE_BYTES + max(size, 0)]
+        if len(frame) < size and not found and not (is_request and _is_request(frame)):
+            return [Captured(0, data)]
+        if size <= 0 or (len(frame) < _HEAD.size and not found):
+            return found or [Captured(0, data)]
+        found.append(Captured(position + SIZE_BYTES, frame, size - len(frame)))
+        position += SIZE_BYTES + size
+    return found or [Captured(0, data)]
+
+
+def _is_request(frame: bytes) -> bool:
+    if len(frame) < _HEAD.size:
+        return False
+    key, version = _HEAD.unpack_from(frame)
+    api = find_api(key)
+    return api is not None and version in api.versions
 
 
 def request_api(frame: bytes) -> tuple[Api, int]:
@@ -105,7 +126,14 @@ def dissect_records(frame: bytes, start: int, end: int, depth: int) -> Iterator[
             for name, at, code in BATCH_FIELDS:
                 type_name, size = _TYPES[code]
                 (value,) = unpack_from(">" + code, frame, batch.position + at)
-                yield Row(batch.position + at, size, depth + 1, name, type_name, str(value))
+                yield Row(
+                    batch.position + at,
+                    size,
+                    depth + 1,
+                    name,
+                    type_name,
+                    f"{value:#010x}" if name == "crc" else str(value),
+                )
             records_at = batch.position + BATCH_HEADER_BYTES
             yield Row(records_at, batch.end - records_at, depth + 1, "records", "records", _sum_up(batch))
             yield from _records(batch, records_at, depth + 2)

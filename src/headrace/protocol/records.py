@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
-from headrace.protocol.batch import TIMESTAMP_TYPE_BIT, Batch
+from headrace.protocol.batch import COMPRESSION_MASK, TIMESTAMP_TYPE_BIT, Batch
 from headrace.protocol.compression import decompress
 from headrace.protocol.kernel import Records
 
-__all__ = ["DECOMPRESSED_BYTES_MAX", "records_of"]
-
-DECOMPRESSED_BYTES_MAX: Final = 0x7FFFFFFF  # what one batch can hold; callers that face the world allow less
+__all__ = ["records_of"]
 
 
 def records_of(batch: Batch, size_bytes_max: int) -> Records:
@@ -21,7 +17,7 @@ def records_of(batch: Batch, size_bytes_max: int) -> Records:
     """
     payload: bytes | bytearray | memoryview = batch.payload
     # Compaction leaves batches without records, whose codec has nothing to say.
-    if batch.attributes & 0x07 and (batch.record_count or len(payload)):
+    if batch.attributes & COMPRESSION_MASK and (batch.record_count or len(payload)):
         payload = decompress(batch.compression, payload, size_bytes_max)
     if batch.attributes & TIMESTAMP_TYPE_BIT:
         return Records(payload, batch.record_count, batch.base_offset, batch.max_timestamp, True)
