@@ -307,3 +307,10 @@ def test_a_local_folder_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> 
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FileThere, match="move it out of the log directory"):
         LocalDisk(str(tmp_path / "file"))
+
+
+def test_a_name_that_leads_nowhere_is_not_scanned(tmp_path: Path) -> None:
+    disk = LocalDisk(str(tmp_path))
+    (tmp_path / "there").write_bytes(b"123")
+    (tmp_path / "gone").symlink_to(tmp_path / "missing")  # as a file that is removed between its listing and its stat
+    assert {name: stat.size for name, stat in disk.scan().items()} == {"there": 3}

@@ -277,8 +277,14 @@ def _read_all(full_path: str) -> bytes:
 
 
 def _scan(full_path: str) -> dict[str, FileStat]:
+    found = {}
     with os.scandir(full_path) as entries:
-        return dict(sorted((entry.name, _file_stat(entry.stat())) for entry in entries))
+        for entry in entries:
+            try:
+                found[entry.name] = _file_stat(entry.stat())
+            except FileNotFoundError:
+                continue  # gone since it was listed: tools look on while a node removes files
+    return dict(sorted(found.items()))
 
 
 def _file_stat(found: os.stat_result) -> FileStat:
