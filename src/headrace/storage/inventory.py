@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from headrace.storage import checkpoint, names
 from headrace.storage.clean_shutdown import CLEAN_SHUTDOWN
-from headrace.storage.disk import LOCK_FILE, TEMPORARY_SUFFIX, Disk, FileStat
+from headrace.storage.disk import LOCK_FILE, TEMPORARY_SUFFIX, Disk, FileStat, FileVanished
 from headrace.storage.identity import META_PROPERTIES, PARTITION_METADATA
 from headrace.storage.names import Fate, Folder
 
@@ -176,7 +176,10 @@ def take_inventory(disk: Disk, only: str | None = None) -> Inventory:
             if names.parse_folder(name) is None:
                 inventory.others.append(name)
             else:
-                inventory.partitions.append(take_partition(disk, name))
+                try:
+                    inventory.partitions.append(take_partition(disk, name))
+                except FileVanished:
+                    continue  # deleted meanwhile
         elif _belongs_to_directory(name):
             inventory.files[name] = stat
         else:

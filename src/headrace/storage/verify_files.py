@@ -12,7 +12,7 @@ from headrace.protocol.batch import NO_EPOCH, Batch
 from headrace.protocol.control import ControlType, read_control
 from headrace.storage import checkpoint, names
 from headrace.storage.checkpoint import CheckpointDamaged, TopicPartition, read_numbers, read_offsets
-from headrace.storage.disk import Disk, DiskError, FileVanished
+from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, FileVanished
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.identity import META_PROPERTIES, MetaProperties, WrongDirectory, read_topic_id
 from headrace.storage.inventory import CHECKPOINTS, QUORUM_STATE, Inventory, PartitionFiles
@@ -287,16 +287,17 @@ def check_directory(inventory: Inventory, report: Report) -> None:
     disk = inventory.disk
     try:
         if MetaProperties.read(disk) is None:
-            report.note(
-                META_PROPERTIES, "it is missing", "A node does not start on a directory that it was not told of."
-            )
+            report.note(META_PROPERTIES, "it is missing", "A node needs it; a copy that is only looked at does not.")
     except WrongDirectory as error:
         what, advice = _parted(error, disk.full_path(META_PROPERTIES))
         report.damage(META_PROPERTIES, what, advice)
     except DiskError as error:
         tell_unreadable(report, META_PROPERTIES, error)
     for name in inventory.others:
-        report.note(name, "it is nothing that a log directory has", "Move it away if nobody needs it here.")
+        if name.endswith(TEMPORARY_SUFFIX):
+            report.note(name, "it is being written, or left over from a write that was not finished")
+        else:
+            report.note(name, "it is nothing that a log directory has", "Move it away if nobody needs it here.")
 
 
 def check_metadata_snapshot(disk: Disk, path: str, report: Report, advanced: Callable[[int], None] | None) -> None:

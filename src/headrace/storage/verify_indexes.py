@@ -31,15 +31,25 @@ _NEVER: Final = 2**63
 class IndexFile(Generic[AnyIndex]):
     """An index file as it was before the walk began, so that what it points at is there although a node appends."""
 
-    __slots__ = ("_bad", "_first", "index", "is_comparable", "is_missing", "is_settled", "path", "report")
+    __slots__ = ("_bad", "_first", "index", "is_comparable", "is_missing", "is_needed", "is_settled", "path", "report")
 
     def __init__(
-        self, kind: type[AnyIndex], disk: Disk, path: str, base_offset: int, report: Report, *, is_settled: bool
+        self,
+        kind: type[AnyIndex],
+        disk: Disk,
+        path: str,
+        base_offset: int,
+        report: Report,
+        *,
+        is_settled: bool,
+        is_needed: bool,
     ) -> None:
         self.path = path
         self.report = report
         self.is_settled = is_settled
         """It must be right. Else it may lag behind its segment, or be ahead of it: the next start makes it anew."""
+        self.is_needed = is_needed
+        """It must be there."""
         self._bad = 0
         self._first: tuple[int, str] | None = None
         self.is_missing = False
@@ -70,7 +80,13 @@ class IndexFile(Generic[AnyIndex]):
             self._first = entry, what
 
     def finish(self) -> None:
-        if self._first is None or not self.is_settled:
+        """Tells what is wrong, if anything; not called where the segment went away meanwhile, and its index with it."""
+        if not self.is_settled:
+            return
+        if self.is_missing and self.is_needed:
+            advice = "Nothing is lost: a node makes it anew from the log when it needs it."
+            self.report.repairable(self.path, "it is missing", advice)
+        if self._first is None:
             return
         entry, what = self._first
         more = f" (and {self._bad - 1} more like it)" if self._bad > 1 else ""

@@ -142,12 +142,10 @@ class PartitionCheck:
         is_durable = number + 1 < len(segments) and segments[number + 1].base_offset <= self.known.recovery_point
         is_settled = self.known.is_clean or is_durable
         path = self.partition.path(segment.name(suffix))
-        file = IndexFile(kind, self.disk, path, segment.base_offset, self.report, is_settled=is_settled)
-        if file.is_missing and is_settled and segment.size_bytes and suffix != names.TXN_INDEX:
-            self.report.repairable(
-                path, "it is missing", "Nothing is lost: a node makes it anew from the log when it needs it."
-            )
-        return file
+        is_needed = segment.size_bytes > 0 and suffix != names.TXN_INDEX
+        return IndexFile(
+            kind, self.disk, path, segment.base_offset, self.report, is_settled=is_settled, is_needed=is_needed
+        )
 
     def _batches(
         self,
@@ -339,7 +337,7 @@ _MARKS: Final = {
     names.DELETED: "waits to be removed",
     names.CLEANED: "belongs to the cleaner, which has not finished it",
     names.SWAP: "belongs to the cleaner, and is swapped in at the next start",
-    "": "is left over from a write that was not finished",
+    "": "is being written, or left over from a write that was not finished",
 }
 _FATES: Final = {
     Fate.DELETE: "the partition was deleted, and its files wait to be removed",
