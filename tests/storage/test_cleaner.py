@@ -445,7 +445,7 @@ work.next_step()
 
 @pytest.mark.parametrize("is_stopped", [False, True])
 def test_a_process_does_not_outlive_its_node(on_disk: Compacted, is_stopped: bool) -> None:
-    """A node that comes back cleans the same folder: the old one's cleaner must not write there, even if it was paused."""
+    """A node that comes back cleans the same folder: the old one's cleaner must not write there, even when paused."""
     if is_stopped and sys.platform != "linux":
         pytest.skip("only Linux ends a stopped process with its parent")
     node = subprocess.Popen(
