@@ -32,8 +32,7 @@ from headrace.storage.disk import Disk
 from headrace.storage.inspect import walk_from
 from headrace.storage.inventory import FileKind, NamedFile
 from headrace.storage.scan import Damage
-
-DECOMPRESSED_BYTES_MAX: Final = 256 << 20
+from headrace.storage.walk import DECOMPRESSED_BYTES_MAX
 
 BATCH_COLUMNS: Final = (
     Column(">byte", "dim"),

@@ -10,7 +10,7 @@ from headrace.storage import checkpoint, names
 from headrace.storage.clean_shutdown import CLEAN_SHUTDOWN
 from headrace.storage.disk import LOCK_FILE, TEMPORARY_SUFFIX, Disk, FileStat, FileVanished
 from headrace.storage.identity import META_PROPERTIES, PARTITION_METADATA
-from headrace.storage.names import Fate, Folder
+from headrace.storage.names import Folder
 
 QUORUM_STATE: Final = "quorum-state"
 CHECKPOINTS: Final = (
@@ -238,8 +238,3 @@ def _belongs_to_directory(name: str) -> bool:
         and known.kind
         in (FileKind.OFFSETS, FileKind.META_PROPERTIES, FileKind.CLEAN_SHUTDOWN, FileKind.METADATA_SNAPSHOT)
     )
-
-
-def is_current(partition: PartitionFiles) -> bool:
-    """Not deleted, not a copy on its way, not a stray."""
-    return partition.name.fate is Fate.CURRENT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from headrace.errors import ProtocolError
 from headrace.protocol.batch import (
@@ -21,9 +20,7 @@ from headrace.storage.checkpoint import CheckpointDamaged, TopicPartition, read_
 from headrace.storage.disk import Disk, FileVanished
 from headrace.storage.inventory import Inventory, PartitionFiles, SegmentFiles
 from headrace.storage.scan import Damage
-from headrace.storage.walk import Walk
-
-DECOMPRESSED_BYTES_MAX: Final = 256 << 20
+from headrace.storage.walk import DECOMPRESSED_BYTES_MAX, Walk
 
 
 class CodecUse:

@@ -18,10 +18,10 @@ from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.scan import Damage
 from headrace.storage.time_index import TimeIndex
 from headrace.storage.transaction_index import TransactionIndex
+from headrace.storage.verify_epochs import EpochCheck
 from headrace.storage.verify_files import (
     FETCH_ANEW,
     Checkpoints,
-    EpochCheck,
     Known,
     check_identity,
     check_metadata_snapshot,
@@ -32,9 +32,8 @@ from headrace.storage.verify_files import (
 )
 from headrace.storage.verify_indexes import AnyIndex, IndexFile, OffsetIndexCheck, TimeIndexCheck, TransactionCheck
 from headrace.storage.verify_report import Report
-from headrace.storage.walk import Walk
+from headrace.storage.walk import DECOMPRESSED_BYTES_MAX, Walk
 
-DECOMPRESSED_BYTES_MAX: Final = 256 << 20
 _GROWTHS_MAX: Final = 100
 _OLD_FORMATS: Final = (0, 1)
 
@@ -157,61 +156,56 @@ class PartitionCheck:
         times: TimeIndexCheck,
     ) -> int:
         """Walks a segment; returns where its sound batches end."""
+        self.next_offset = max(self.next_offset, segment.base_offset)
         walk = Walk(file, file.size(), segment.base_offset)
-        report, epochs, transactions = self.report, self.epochs, self.transactions
-        next_offset = max(self.next_offset, segment.base_offset)
-        growths = 0
-        while True:
+        for growths_left in range(_GROWTHS_MAX, -1, -1):
             for found in walk(self.advanced):
-                position = walk.position
-                if isinstance(found, Damage):
-                    if is_last and not found.is_followed and file.size() > walk.size_bytes and growths < _GROWTHS_MAX:
-                        break  # a node is writing there: the batch is whole by now
-                    self.is_tail_told = is_last and not found.is_followed
-                    self._damaged(file, path, found, max(next_offset, walk.next_offset), is_last)
-                    if self.is_cut:
-                        break
-                    offsets.skip(found)
-                    times.skip()
+                if not isinstance(found, Damage):
+                    self._batch(path, walk.position, found)
+                    offsets.see(walk.position, found)
+                    times.see(found)
                     continue
-                batch = found
-                report.batches += 1
-                report.records += batch.record_count
-                if batch.base_offset != next_offset:
-                    self.has_gaps = True
-                next_offset = batch.base_offset + batch.last_offset_delta + 1
-                offsets.see(position, batch)
-                times.see(batch)
-                if batch.partition_leader_epoch != epochs.latest or batch.base_offset >= epochs.next_start:
-                    epochs.see(path, position, batch)
-                if batch.record_count != batch.last_offset_delta + 1:
-                    self._sparse(path, position, batch)
-                try:
-                    if batch.attributes & TRANSACTIONAL_BIT:
-                        transactions.see(batch)
-                    if self.deep:
-                        self._inside(path, position, batch)
-                except ProtocolError as error:
-                    report.damage(
-                        path, f"the batch with base offset {batch.base_offset}: {error}", FETCH_ANEW, position
-                    )
+                is_tail = is_last and not found.is_followed
+                if is_tail and file.size() > walk.size_bytes and growths_left:
+                    break  # a node is writing there: the batch is whole by now
+                self.is_tail_told = is_tail
+                self._damaged(file, path, found, is_last)
+                if self.is_cut:
+                    return walk.position
+                offsets.skip(found)
+                times.skip()
             size_bytes = file.size()
-            if self.is_cut or walk.position >= walk.size_bytes or size_bytes <= walk.position:
-                break
-            if growths >= _GROWTHS_MAX:
+            if walk.position >= min(walk.size_bytes, size_bytes):
                 break
             if size_bytes == walk.size_bytes or not is_last:
-                self._zeros(path, walk, next_offset)
+                self._zeros(path, walk)
                 break
-            growths += 1
             walk = Walk(file, size_bytes, segment.base_offset, walk.position)
-        self.next_offset = next_offset
         return walk.position
 
-    def _damaged(self, file: File, path: str, damage: Damage, next_offset: int, is_last: bool) -> None:
+    def _batch(self, path: str, position: int, batch: Batch) -> None:
+        report, epochs = self.report, self.epochs
+        report.batches += 1
+        report.records += batch.record_count
+        if batch.base_offset != self.next_offset:
+            self.has_gaps = True
+        self.next_offset = batch.base_offset + batch.last_offset_delta + 1
+        if batch.partition_leader_epoch != epochs.latest or batch.base_offset >= epochs.next_start:
+            epochs.see(path, position, batch)
+        if batch.record_count != batch.last_offset_delta + 1:
+            self._sparse(path, position, batch)
+        try:
+            if batch.attributes & TRANSACTIONAL_BIT:
+                self.transactions.see(batch)
+            if self.deep:
+                self._inside(path, position, batch)
+        except ProtocolError as error:
+            report.damage(path, f"the batch with base offset {batch.base_offset}: {error}", FETCH_ANEW, position)
+
+    def _damaged(self, file: File, path: str, damage: Damage, is_last: bool) -> None:
         what = f"bytes {damage.position} to {damage.end}: {damage.reason}"
         is_tail = damage.is_lost_write or (is_last and not damage.is_followed)
-        if is_tail and not self._is_durable(next_offset):
+        if is_tail and not self._is_durable(self.next_offset):
             self.is_cut = True
             self.report.note(
                 path,
@@ -235,9 +229,9 @@ class PartitionCheck:
         """A crash can't have taken it."""
         return self.known.is_clean or offset < self.known.recovery_point
 
-    def _zeros(self, path: str, walk: Walk, next_offset: int) -> None:
+    def _zeros(self, path: str, walk: Walk) -> None:
         what = f"bytes {walk.position} to {walk.size_bytes} are zeros"
-        if self._is_durable(next_offset):
+        if self._is_durable(self.next_offset):
             self.report.damage(
                 path,
                 f"{what}, and the segment should end before them",

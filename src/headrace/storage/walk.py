@@ -6,11 +6,15 @@ Recovery ends at the first damage (see `scan`); who looks for trouble wants to k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from headrace.errors import ProtocolError
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
 from headrace.storage.disk import File
 from headrace.storage.scan import Damage, SegmentScan
+
+DECOMPRESSED_BYTES_MAX: Final = 256 << 20
+"""Of one batch, for who looks inside: what is larger can't be read, and so can't fill the memory."""
 
 
 class Walk:
