@@ -92,8 +92,8 @@ class Columns:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """What is held is shown even when the rows ended in an error: it came before it."""
-        if not isinstance(error, BrokenPipeError | KeyboardInterrupt):
+        """What is held is shown even when the rows ended in an error: it came before it. Titles alone are not."""
+        if error is None or (self._held and not isinstance(error, BrokenPipeError | KeyboardInterrupt)):
             self.flush()
 
     def flush(self) -> None:
