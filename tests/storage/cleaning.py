@@ -13,7 +13,7 @@ from headrace.protocol.kernel_types import Record
 from headrace.protocol.records import records_of
 from headrace.storage.cleaner import Cleaner
 from headrace.storage.cleaning_work import InlineWork, StartWork
-from headrace.storage.disk import Disk
+from headrace.storage.disk import Disk, SyncFailed
 from headrace.storage.log import Log
 from headrace.storage.producer_state import Origin
 from headrace.storage.recovery import Saved
@@ -46,7 +46,7 @@ class Compacted:
         self.log = open_at(self.disk, config, saved, now_ms=self.now_ms)
         self.workers = SteppedWorkers()
         self.later: list[tuple[float, Callable[[], None]]] = []
-        self.sync_failures: list[str] = []
+        self.sync_failures: list[SyncFailed] = []
         self.settings = dict(cleaner)
         start: StartWork = cleaner.pop("start", InlineWork)
         self.cleaner = Cleaner(
@@ -57,7 +57,7 @@ class Compacted:
             now_ms=lambda: self.now_ms,
             call_later=lambda seconds, call: self.later.append((seconds, call)),
             secret=lambda: b"sixteen secrets!",
-            on_sync_failed=lambda log, reason: self.sync_failures.append(reason),
+            on_sync_failed=lambda log, failure: self.sync_failures.append(failure),
         )
         self.sequences: dict[tuple[int, int], int] = {}
 

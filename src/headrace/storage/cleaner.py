@@ -85,7 +85,7 @@ class Cleaner:
         now_ms: Callable[[], int],
         call_later: Callable[[float, Callable[[], None]], object],
         secret: Callable[[], bytes],
-        on_sync_failed: Callable[[Log, str], None],
+        on_sync_failed: Callable[[Log, SyncFailed], None],
     ) -> None:
         """`workers` are as many as there may be cleanings at once. `call_later` is the loop's, in seconds.
 
@@ -221,10 +221,12 @@ class Cleaner:
                 raise error  # a crash in a simulation
             # What was cut under a cleaning looks to it like damage.
             self._end(running, None if running.is_cancelled or running.is_outdated else error)
-        elif running.is_cancelled and not isinstance(step, Cleaned):
-            self._go_on(running)  # the worker must be gone before another one may write
-        elif running.is_cancelled:
-            self._end(running, None)
+        elif running.is_cancelled or running.is_outdated:
+            running.cancel()
+            if isinstance(step, Cleaned):
+                self._end(running, None)
+            else:
+                self._go_on(running)  # the worker must be gone before another one may write
         elif isinstance(step, Worked):
             self._pace(running, step)
         elif isinstance(step, Replacement):
@@ -245,8 +247,7 @@ class Cleaner:
     def _swap(self, running: _Running, step: Replacement) -> None:
         log = running.log
         try:
-            # What a truncation cut must not come back, and what it left may be other records at the same offsets.
-            is_there = not running.is_outdated and swap_in(log, step, self._now_ms())
+            is_there = swap_in(log, step, self._now_ms())
         except DiskError as error:
             running.failure = error
             is_there = False
@@ -260,7 +261,7 @@ class Cleaner:
         Else a crash could bring old records back behind a tombstone that nobody looks at again, until it is dropped.
         """
         log = running.log
-        if failure is not None or running.is_outdated or running.is_cancelled:
+        if failure is not None or running.is_cancelled or running.is_outdated:
             self._end(running, failure)
             return
         log.clean_offset = step.end_offset
@@ -302,10 +303,9 @@ class Cleaner:
         trouble = trouble_of(error)
         if trouble is Trouble.INDEX_DAMAGED and _rebuild_transaction_indexes(log):
             trouble = Trouble.TRANSIENT
-        if trouble is Trouble.SYNC_FAILED:
-            if log.place.disk.offline is None:
-                log.place.disk.offline = SyncFailed(log.place.disk.root, str(error))
-            self._on_sync_failed(log, str(error))
+        if isinstance(error, SyncFailed):
+            log.place.disk.offline = log.place.disk.offline or error
+            self._on_sync_failed(log, error)
         before = self._set_aside.get(log)
         failures = 1 if before is None else before.failures + 1
         retry_ms = None
@@ -325,7 +325,7 @@ class Cleaner:
 
 
 class _Running:
-    __slots__ = ("_truncations", "failure", "is_cancelled", "log", "work", "workers")
+    __slots__ = ("_folder", "_truncations", "failure", "is_cancelled", "log", "work", "workers")
 
     def __init__(self, log: Log, work: Work, workers: Workers) -> None:
         self.log = log
@@ -333,12 +333,16 @@ class _Running:
         self.workers = workers
         self.is_cancelled = False
         self.failure: Exception | None = None
+        self._folder = log.place.folder
         self._truncations = log.truncations
 
     @property
     def is_outdated(self) -> bool:
-        """The log was truncated since the job was made."""
-        return self.log.truncations != self._truncations
+        """The log was truncated since the job was made, or given up.
+
+        What a truncation cut must not come back, and what came in its place may be other records at the same offsets.
+        """
+        return self.log.truncations != self._truncations or self.log.place.folder != self._folder
 
     def cancel(self) -> None:
         if not self.is_cancelled:

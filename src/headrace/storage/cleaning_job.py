@@ -153,13 +153,18 @@ def encode_step(step: Replacement | Cleaned) -> bytes:
 
 def encode_failure(error: Exception) -> bytes:
     reason = str(error) if isinstance(error, HeadraceError) else f"{type(error).__name__}: {error}"
-    return json.dumps({"failed": {"trouble": trouble_of(error).value, "reason": reason}}).encode() + b"\n"
+    fields = {"trouble": trouble_of(error).value, "reason": reason}
+    if isinstance(error, SyncFailed):
+        fields |= {"path": error.path, "reason": error.reason}
+    return json.dumps({"failed": fields}).encode() + b"\n"
 
 
 def decode_line(line: bytes) -> Replacement | Cleaned:
-    """The step that a line of the other process stands for; raises CleaningFailed when it says that."""
+    """The step that a line of the other process stands for; raises SyncFailed or CleaningFailed when it says that."""
     ((kind, fields),) = json.loads(line).items()
     if kind == "failed":
+        if "path" in fields:
+            raise SyncFailed(fields["path"], fields["reason"])
         raise CleaningFailed(Trouble(fields["trouble"]), fields["reason"])
     values: Any = fields
     return _KINDS[kind](**values)

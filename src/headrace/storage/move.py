@@ -28,7 +28,15 @@ logger = logging.getLogger(__name__)
 class Move:
     """`step` until it says that nothing is left, wait for `flush`, then `finish` with no append in between."""
 
-    __slots__ = ("_truncations", "copy", "is_durable", "source", "source_directory", "target_directory")
+    __slots__ = (
+        "_clean_offset",
+        "_truncations",
+        "copy",
+        "is_durable",
+        "source",
+        "source_directory",
+        "target_directory",
+    )
 
     def __init__(
         self, source: Log, source_directory: LogDirectory, target_directory: LogDirectory, unique: str, now_ms: int
@@ -84,7 +92,8 @@ class Move:
         copy.epochs = LeaderEpochs(source.epochs.entries())
         copy.unsynced.use_epochs(copy.epochs)
         copy.producers = source.producers
-        copy.clean_offset = min(source.clean_offset, copy.checkpointed_recovery_point)
+        # What was copied is as clean as it was then, whatever was compacted since.
+        copy.clean_offset = min(self._clean_offset, source.clean_offset, copy.checkpointed_recovery_point)
         copy.set_high_watermark(source.high_watermark)
         self.target_directory.adopt(copy)
         self.source_directory.delete(source)
@@ -99,6 +108,7 @@ class Move:
         """From the batch on that holds the source's first offset, with what was known of producers before it."""
         source, copy = self.source, self.copy
         self._truncations = source.truncations
+        self._clean_offset = source.clean_offset
         start_offset = source.log_start_offset
         segment = source.segments[max(0, source.segments.number_at(start_offset))]
         first = locate(segment, start_offset)
