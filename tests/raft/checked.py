@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
-from headrace.protocol.batch import Batch, scan
+from headrace.errors import Refused
 from headrace.protocol.messages import VoteResponse
 from headrace.raft.node import Ready, Reply, Timing
 from headrace.raft.node.rpc import partition_of
-from headrace.raft.quorum import OffsetAndEpoch, ReplicaKey
-from tests.raft.memory import Disk, Letter, Quorum, Replica, directory, key
+from headrace.raft.quorum import ReplicaKey, Voter
+from tests.raft.memory import Disk, Quorum, Replica
 
 
 class CheckedQuorum(Quorum):
-    def __init__(self, ids: list[int], seed: int) -> None:
+    def __init__(self, ids: list[int], seed: int, *, changes_voters: bool = False) -> None:
+        self.changes_voters = changes_voters
         self.random = random.Random(seed)
         bytes_max = self.random.choice([100, 300, 1 << 20])
         super().__init__(ids, chance=self.random, timing=Timing(fetch_bytes_max=bytes_max))
@@ -24,6 +26,7 @@ class CheckedQuorum(Quorum):
         self.committed: dict[int, bytes] = {}
         """By offset: the batch that starts there, in all logs for ever."""
         self.appended = 0
+        self.voter_changes = 0
         self.cut: set[tuple[int, int]] = set()
         """Links that lose everything, one way."""
 
@@ -95,6 +98,9 @@ class CheckedQuorum(Quorum):
             for replica in up:
                 if chance.random() < 0.8:
                     replica.tick()
+        elif wild < 0.93 and up and self.changes_voters:
+            for replica in up:
+                self._change_voters(replica)
         elif wild < 0.965:
             for replica in up:
                 if replica.node.is_leader:
@@ -116,6 +122,17 @@ class CheckedQuorum(Quorum):
         letter = self.wire[number] if luck > 0.97 else self.wire.pop(number)  # sometimes it comes again
         if (letter.source, letter.to) not in self.cut and luck > 0.03:
             self.deliver(letter)
+
+    def _change_voters(self, replica: Replica) -> None:
+        """One comes or goes, if this one leads and may do that now."""
+        voters = replica.node.voters
+        local = self.disks[self.random.choice(list(self.disks))].local
+        changed = voters.without(local.id) if local in voters else voters.with_voter(Voter(local))
+        if len(changed):
+            with suppress(Refused):
+                replica.node.change_voters(changed, self.now_ms)
+                replica.collect()
+                self.voter_changes += 1
 
     def _snapshot(self, replica: Replica) -> None:
         id = replica.snapshot()
@@ -166,11 +183,3 @@ class CheckedQuorum(Quorum):
             and all(node.epoch == leaders[0].epoch for node in nodes)
             and all(node.high_watermark == leaders[0].history.end_offset for node in nodes)
         )
-
-    def wipe(self, id: int, generation: int) -> None:
-        """The node comes back with an empty disk, and so with another directory."""
-        self.running.pop(id, None)
-        self.disks[id] = Disk(key(id, generation), self.disks[id].bootstrap)
-
-
-__all__ = ["Batch", "CheckedQuorum", "Letter", "OffsetAndEpoch", "directory", "scan"]

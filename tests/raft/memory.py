@@ -29,7 +29,7 @@ from headrace.raft.node import (
     WriteSnapshot,
 )
 from headrace.raft.node.history import BOOTSTRAP_OFFSET, voters_in
-from headrace.raft.quorum import NO_DIRECTORY, OffsetAndEpoch, ReplicaKey, Voter, VoterSet
+from headrace.raft.quorum import OffsetAndEpoch, ReplicaKey, Voter, VoterSet
 
 VERSIONS = {"Vote": 2, "BeginQuorumEpoch": 1, "EndQuorumEpoch": 1, "Fetch": 18, "FetchSnapshot": 1}
 CLUSTER = "cluster"
@@ -142,7 +142,7 @@ class Replica:
             state=disk.state,
             history=disk.history(),
             timing=quorum.timing,
-            jitter_ms=quorum.jitter_ms,
+            jitter_ms=lambda most_ms: quorum.jitter_ms(disk.local.id, most_ms),
         )
         self.node.start(quorum.now_ms)
         self.collect()
@@ -174,6 +174,8 @@ class Replica:
             self._send(sent)
         if self.node.high_watermark > self.applied and not self.queue:
             self.quorum.commits(self, self.node.high_watermark)
+        if not self.queue:
+            self.node.flushed(self.disk.flushed_offset, self.quorum.now_ms)
         self.collect()
 
     def flush(self) -> None:
@@ -271,7 +273,7 @@ class Quorum:
         self.snapshots: dict[OffsetAndEpoch, Snapshot] = {}
         self.log: list[str] = []
 
-    def jitter_ms(self, most_ms: int) -> int:
+    def jitter_ms(self, id: int, most_ms: int) -> int:
         return self.chance.randint(0, most_ms) if self.chance else 0
 
     def start(self, id: int) -> Replica:
@@ -307,6 +309,3 @@ def over_the_wire(message: Message) -> Message:
     name = type(message).__name__
     version = VERSIONS[name.removesuffix("Request").removesuffix("Response")]
     return decode(type(message), version, encode_bytes(message, version))
-
-
-__all__ = ["CLUSTER", "NO_DIRECTORY", "Disk", "Letter", "Quorum", "Replica", "directory", "key", "payload", "voter_set"]

@@ -63,5 +63,5 @@ def test_the_records_of_a_log_of_kafka_are_read() -> None:
         try:
             topics += [record.name for record, _ in metadata_records(batch) if isinstance(record, TopicRecord)]
         except ProtocolError as error:  # it was written by a later Kafka
-            assert str(error) == "RegisterBrokerRecord has versions 0-3, not 4"
+            assert "has versions" in str(error)
     assert "transactions" in topics

@@ -28,8 +28,8 @@ def count_own_vote(node: Node, tally: Tally, now_ms: int) -> None:
 
 def tick(node: Node, role: Prospective | Candidate, now_ms: int) -> None:
     """Asks those that have not said anything yet; gives up when its time is over."""
-    if now_ms >= role.deadline_ms or not node.is_voter or node.is_stopping:
-        if isinstance(role, Candidate) and node.is_voter and not node.is_stopping:
+    if now_ms >= role.deadline_ms or not node.may_stand or node.is_stopping:
+        if isinstance(role, Candidate) and node.may_stand and not node.is_stopping:
             node.become_prospective(now_ms)
         else:
             _step_back(node, now_ms)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from headrace.protocol import messages
 from headrace.protocol.batch import Batch
 from headrace.protocol.control import read_control
-from headrace.raft.quorum import OffsetAndEpoch, VoterSet
+from headrace.raft.quorum import OffsetAndEpoch, ReplicaKey, VoterSet
 from headrace.storage.epochs import UNDEFINED, LeaderEpochs
 
 BOOTSTRAP_OFFSET = -1
@@ -70,6 +70,10 @@ class History:
     @property
     def voters_offset(self) -> int:
         return self._voters[-1][0]
+
+    def voted_before(self, replica: ReplicaKey, high_watermark: int) -> bool:
+        """Whether the latest voters do not have this replica, are perhaps not committed, and those before them do."""
+        return self.voters_offset >= high_watermark and len(self._voters) > 1 and replica in self._voters[-2][1]
 
     def voters_at(self, end_offset: int) -> VoterSet:
         """The latest that was named before an offset."""
@@ -148,6 +152,7 @@ class History:
         """The log now starts where this snapshot ends, and it is the oldest one."""
         self.snapshots = [id for id in self.snapshots if id >= oldest]
         self.start_offset = oldest.offset
+        self.flushed_offset = max(self.flushed_offset, oldest.offset)  # the snapshot is durable
         self.epochs.truncate_from_start(oldest.offset)
         named = [entry for entry in self._voters if entry[0] < oldest.offset]
         self._voters = [*named[-1:], *(entry for entry in self._voters if entry[0] >= oldest.offset)]

@@ -50,6 +50,7 @@ class Node:
         "local",
         "requests",
         "role",
+        "seek_ms",
         "timing",
         "voted",
     )
@@ -80,6 +81,8 @@ class Node:
         """A leader's snapshot that is being put in place: nothing is fetched meanwhile."""
         self.role: Role = Unattached(NEVER_MS)
         self.requests = Requests(timing.request_timeout_ms, timing.retry_backoff_ms)
+        self.seek_ms = 0
+        """Without a leader, when the next voter is asked whether it knows one."""
         self._learnt: dict[int, tuple[Endpoint, ...]] = {}
         self._retries = 0
         self._writes: list[Write] = []
@@ -97,6 +100,12 @@ class Node:
     @property
     def is_voter(self) -> bool:
         return self.local in self.voters
+
+    @property
+    def may_stand(self) -> bool:
+        """Whether it may be elected: a voter, or one whose removal may not be committed, without which the others
+        might have no majority (Raft's dissertation, 4.2.2). It asks for votes and has none itself."""
+        return self.is_voter or self.history.voted_before(self.local, self.high_watermark)
 
     @property
     def is_leader(self) -> bool:
@@ -125,8 +134,10 @@ class Node:
             if len(self.voters.others(self.local)):
                 times += [role.check_quorum_ms, role.announce_ms]
             times += [waiting.deadline_ms for waiting in role.waiting.values()]
-        elif not self.is_stopping and (self.is_voter or not isinstance(role, Unattached)):
+        elif not self.is_stopping and (self.may_stand or not isinstance(role, Unattached)):
             times.append(role.deadline_ms)
+        if isinstance(role, Unattached) and not self.is_stopping and len(self.voters.others(self.local)):
+            times.append(self.seek_ms)
         return min(times)
 
     # ----------------------------------------------------------------------------------------------------------- events
@@ -166,7 +177,7 @@ class Node:
                 election.tell_of_the_end(self, role, now_ms)
         elif isinstance(role, Prospective | Candidate):
             election.tick(self, role, now_ms)
-        elif now_ms >= role.deadline_ms and self.is_voter and not self.is_stopping:
+        elif now_ms >= role.deadline_ms and self.may_stand and not self.is_stopping:
             self.become_prospective(now_ms)
         else:
             if now_ms >= role.deadline_ms and isinstance(role, Follower):

@@ -163,6 +163,9 @@ def fetch_if_due(node: Node, now_ms: int) -> None:
             request = rpc.fetch_snapshot_request(node, role.fetching.id, role.fetching.position)
             node.send(role.leader_id, request, now_ms)
         return
+    if now_ms < node.seek_ms:
+        return
+    node.seek_ms = now_ms + node.timing.seek_ms
     others = [voter.key.id for voter in node.voters.others(node.local)]
     free = [id for id in others if node.requests.may_send(id, now_ms)]
     if free and not node.requests.is_any_under_way():

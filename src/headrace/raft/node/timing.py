@@ -17,6 +17,8 @@ class Timing:
     election_backoff_max_ms: int = 1000
     request_timeout_ms: int = 2000
     retry_backoff_ms: int = 20
+    seek_ms: int = 100
+    """How often a node without a leader asks a voter whether it knows one."""
     fetch_wait_ms: int = 500
     """How long a leader may hold back a fetch that has nothing new."""
     fetch_bytes_max: int = 8 << 20
