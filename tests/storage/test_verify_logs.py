@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headrace.config import LogConfig
@@ -128,6 +128,9 @@ def test_a_folder_is_sound_while_it_is_in_use_and_after_a_clean_stop(seed: int) 
 
 
 @given(st.integers(0, 1 << 32), st.integers(10, 1500), st.booleans())
+@example(3477, 255, True)  # a truncation, a roll where it cut, and a loss of power: the indexes are of before the cut
+@example(205206646, 176, True)
+@example(1953241955, 342, True)
 def test_after_a_crash_at_any_call_damage_is_told_if_and_only_if_recovery_finds_it(
     seed: int, crash_at_call: int, power_lost: bool
 ) -> None:

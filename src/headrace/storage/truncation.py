@@ -39,7 +39,8 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     position = segment.size_bytes if found is None else found.position
     end_offset = _end_before(segment, position)
     logger.info("%s-%d is truncated from offset %d to %d", log.topic, log.partition, log.log_end_offset, end_offset)
-    _lower_recovery_point(log, end_offset)
+    # To the start of the segment, whose indexes in files are those of before the cut, and must be made again.
+    _lower_recovery_point(log, segment.base_offset, end_offset)
     # The newest go first: a crash in between leaves no gap.
     gone = log.segments.replace(number + 1, len(log.segments), [])
     for later in reversed(gone):
@@ -74,7 +75,7 @@ def _end_before(segment: Segment, position: int) -> int:
 def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
     """Drops everything; the log goes on from `offset`, as a follower's whose leader no longer has what comes next."""
     logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
-    _lower_recovery_point(log, offset)
+    _lower_recovery_point(log, offset, offset)
     gone = log.segments.replace(0, len(log.segments), [])
     for segment in reversed(gone):
         log.discard(segment, now_ms)
@@ -139,11 +140,11 @@ def _sync(log: Log, active: Segment) -> None:
     active.file.datasync()
 
 
-def _lower_recovery_point(log: Log, offset: int) -> None:
+def _lower_recovery_point(log: Log, recovery_point: int, end_offset: int) -> None:
     """Before anything is cut: a restart must not take new bytes below the old recovery point for checked ones."""
     log.truncations += 1
-    log.clean_offset = min(log.clean_offset, offset)  # what comes in its place is dirty, also to the next start
-    if offset < log.checkpointed_recovery_point:
-        log.lower_recovery_point(log, offset)
-        log.checkpointed_recovery_point = offset
+    log.clean_offset = min(log.clean_offset, end_offset)  # what comes in its place is dirty, also to the next start
+    if recovery_point < log.checkpointed_recovery_point:
+        log.lower_recovery_point(log, recovery_point)
+        log.checkpointed_recovery_point = recovery_point
         log.has_truncation_point = True
