@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace.testing.sim.chaos import Chaos
-from headrace.testing.sim.history import History, MachineCrash
+from headrace.testing.sim.chaos import Chaos, Odds
+from headrace.testing.sim.history import History
 from headrace.testing.sim.process import Process
 from headrace.testing.sim.simulation import Simulation, Violation
 from tests.sim.ledger_clients import Consumer, Producer
@@ -25,22 +25,14 @@ async def ledger(simulation: Simulation) -> None:
 async def recorded(simulation: Simulation) -> History:
     history = History()
     server = simulation.host("server")
-
-    async def serve(process: Process) -> None:
-        def offline() -> None:
-            history.machine_crashes.append(MachineCrash(simulation.now, server.name))
-
-        await LedgerService(process, offline).run()
-
     server.start("ledger", serve)
     producers = [Producer(simulation, history, f"p{number}", acks) for number, acks in enumerate((-1, 1))]
     for producer in producers:
         simulation.host(producer.name).start("producer", producer.run)
     simulation.host("c0").start("consumer", Consumer(simulation, history, "c0").run)
 
-    chaos = Chaos(simulation, [server], gap_seconds=0.5, outage_seconds=0.3)
+    chaos = Chaos(simulation, [server], Odds(machine_crash=5), gap_seconds=0.4, outage_seconds=0.2)
     await chaos.run(TROUBLE_SECONDS)
-    history.machine_crashes += chaos.machine_crashes
 
     keeping = asyncio.ensure_future(keep_up(simulation))
     for producer in producers:
@@ -50,7 +42,12 @@ async def recorded(simulation: Simulation) -> History:
             await asyncio.sleep(0.05)
     await simulation.host("c1").start("consumer", Consumer(simulation, history, "c1").read_to_end).ended
     keeping.cancel()
+    history.machine_crashes += simulation.losses
     return history
+
+
+async def serve(process: Process) -> None:
+    await LedgerService(process).run()
 
 
 async def keep_up(simulation: Simulation) -> None:

@@ -113,7 +113,7 @@ class Consumer:
                 try:
                     while True:
                         await self.poll(peer)
-                        await asyncio.sleep(process.chance.expovariate(1 / 0.05))
+                        await asyncio.sleep(process.chance.expovariate(1 / 0.02))
                 finally:
                     peer.close()
             except Disconnected:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import struct
 import zlib
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -94,14 +93,13 @@ class Ledger:
 
 
 class LedgerService:
-    def __init__(self, process: Process, on_offline: Callable[[], None]) -> None:
+    def __init__(self, process: Process) -> None:
         self._process = process
-        self._on_offline = on_offline
         disk = process.disk()
         lock = disk.lock()
         assert lock is not None
-        if process.chance.random() < 0.1:
-            disk.faults.fail_sync_at = process.chance.randint(6, 40)
+        if process.chance.random() < 0.2:
+            disk.faults.fail_sync_at = process.chance.randint(6, 20)
         self.epoch = int(disk.read(EPOCH_FILE)) + 1 if disk.exists(EPOCH_FILE) else 1
         disk.replace(EPOCH_FILE, str(self.epoch).encode())
         self.ledger = Ledger(disk)
@@ -160,7 +158,6 @@ class LedgerService:
         return Error.NONE, self.ledger.append(record)
 
     def _offline(self, failure: SyncFailed) -> None:
-        self._on_offline()
         self._process.exit()
 
     # --- fetch --------------------------------------------------------------------------------------------------------

@@ -214,6 +214,13 @@ def test_after_a_loss_of_power_a_retry_may_stand_elsewhere() -> None:
     assert kinds(writes, [poll(4, (5, "a")), poll(7, (2, "a"), session=1)]) == [Kind.DUPLICATE]
 
 
+def test_one_session_does_not_read_a_value_twice_whatever_crashed() -> None:
+    polls = [poll(4, (5, "a")), poll(7, (8, "a"))]
+    assert kinds([write("a", 1)], polls, crashes=(5,)) == [Kind.DUPLICATE]
+    others = [poll(4, (2, "a")), poll(7, (2, "b"), (5, "a"), session=1)]
+    assert kinds([write("a", 1), write("b", 1, producer="q")], others, crashes=(5,)) == []
+
+
 def test_a_reader_of_what_a_crash_took_is_told() -> None:
     writes = [write("a", 1, 0), write("x", 2, 1), write("b", 6, 1), write("c", 7, 2)]
     final = poll(9, (0, "a"), (1, "b"), (2, "c"), last=True, by="final")

@@ -353,6 +353,56 @@ def test_a_slow_disk_blocks_the_loop_of_its_process_and_no_other() -> None:
     assert ticks["a"][-1] - ticks["a"][0] > ticks["b"][-1] - ticks["b"][0]
 
 
+def test_callbacks_keep_their_order_over_pauses_and_slow_disks() -> None:
+    ran: list[int] = []
+
+    async def main(process: Process) -> None:
+        loop, file = asyncio.get_running_loop(), process.disk().open("x", create=True)
+
+        def callback(number: int) -> None:
+            ran.append(number)
+            if process.chance.random() < 0.3:
+                file.datasync()
+
+        for number in range(300):
+            loop.call_soon(callback, number)
+            if process.chance.random() < 0.1:
+                file.datasync()
+            if process.chance.random() < 0.2:
+                await asyncio.sleep(0.0001)
+        await asyncio.sleep(10)
+
+    async def scenario(simulation: Simulation) -> None:
+        chance = simulation.chance("test")
+        process = simulation.host("a").start("main", main)
+        for _ in range(100):
+            await asyncio.sleep(chance.expovariate(1 / 0.003))
+            process.pause() if chance.random() < 0.5 else process.resume()
+        process.resume()
+        await process.ended
+
+    for seed in range(20):
+        simulate(scenario, seed)
+        assert ran == list(range(300))
+        ran.clear()
+
+
+def test_a_process_dies_before_any_callback_one_likes() -> None:
+    ran: list[int] = []
+
+    async def main(process: Process) -> None:
+        for number in range(10):
+            asyncio.get_running_loop().call_soon(ran.append, number)
+        process.crash_at_next_callback(4)
+        await asyncio.Event().wait()
+
+    async def scenario(simulation: Simulation) -> None:
+        assert await simulation.host("a").start("main", main).ended is End.PROCESS_CRASH
+
+    simulate(scenario)
+    assert ran == [0, 1, 2]
+
+
 def test_a_simulation_that_waits_for_ever_or_spins_for_ever_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     async def waiting(simulation: Simulation) -> None:
         await asyncio.Event().wait()

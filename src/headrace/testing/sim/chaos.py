@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from headrace.testing.sim.history import MachineCrash
 from headrace.testing.sim.host import Host
+from headrace.testing.sim.process import Process
 from headrace.testing.sim.simulation import Simulation
 
 
@@ -21,6 +22,7 @@ class Odds:
 
     process_crash: int = 3
     crash_in_call: int = 3
+    crash_at_callback: int = 2
     machine_crash: int = 2
     pause: int = 3
     cut_both: int = 2
@@ -41,7 +43,6 @@ class Chaos:
     gap_seconds: float = 0.5
     """Between one trouble and the next, on the average."""
     outage_seconds: float = 0.5
-    machine_crashes: list[MachineCrash] = field(default_factory=list)
 
     async def run(self, seconds: float) -> None:
         """Makes trouble for a while, then heals everything."""
@@ -63,7 +64,7 @@ class Chaos:
         for host in self.targets:
             for name, process in list(host.processes.items()):
                 process.resume()
-                process.crash_at_call = 0
+                process.crash_at_call = process.crash_at_callback = 0
                 if not process.is_alive:
                     host.restart(name)
         await asyncio.sleep(0)
@@ -79,16 +80,23 @@ class Chaos:
     async def _crash_in_call(self, host: Host, outage: float) -> None:
         """Dies in the middle of one of the next calls of a port, the disk's above all."""
         count = self.simulation.chance(f"crash in call {self.simulation.now}").randint(1, 40)
-        for process in host.processes.values():
+        await self._crash_soon(host, outage, lambda process: process.crash_at_next_call(count))
+
+    async def _crash_at_callback(self, host: Host, outage: float) -> None:
+        """Dies between two callbacks that a real process runs microseconds apart."""
+        count = self.simulation.chance(f"crash at callback {self.simulation.now}").randint(1, 100)
+        await self._crash_soon(host, outage, lambda process: process.crash_at_next_callback(count))
+
+    async def _crash_soon(self, host: Host, outage: float, plan: Callable[[Process], None]) -> None:
+        for process in list(host.processes.values()):
             if process.is_alive:
-                process.crash_at_next_call(count)
+                plan(process)
                 await asyncio.wait([process.ended], timeout=outage + 1)
-                process.crash_at_call = 0
+                process.crash_at_call = process.crash_at_callback = 0
         await self._restart(host, outage)
 
     async def _machine_crash(self, host: Host, outage: float) -> None:
         if host.is_up:
-            self.machine_crashes.append(MachineCrash(self.simulation.now, host.name))
             host.lose_power()
         await self._restart(host, outage)
 

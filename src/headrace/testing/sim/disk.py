@@ -43,8 +43,15 @@ class SimDisk(FaultyDisk):
         self._lock = super().lock()
         return self._lock
 
+    def fail_sync(self, path: str) -> None:
+        self.process.event(f"a sync of {path} fails")
+        self.process.host.lost()
+        super().fail_sync(path)
+
     def abandon(self) -> None:
         """The process is dead. Its kernel gives the lock back."""
         self.dead = True
+        if self.offline is not None:  # what was written since the sync that failed is not safe either
+            self.process.host.lost()
         if self._lock is not None:
             self._lock.release()

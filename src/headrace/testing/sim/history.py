@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import itertools
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -230,18 +230,18 @@ class _Partition:
             for low, high in itertools.pairwise(sorted(by_offset)):
                 one, two = by_offset[low], by_offset[high]
                 if (
-                    self._read_in_one_session(low, high)
+                    self._read_twice_in_one_session(value)
                     or self._survives(write)
                     or not (self._may_replace(one, two) or self._may_replace(two, one))
                 ):
                     yield self._anomaly(Kind.DUPLICATE, f"{_short(value)} at the offsets {low} and {high}")
 
-    def _read_in_one_session(self, *offsets: int) -> bool:
+    def _read_twice_in_one_session(self, value: str) -> bool:
         """A reader of what a crash took is told, and starts a new session."""
-        sessions: dict[tuple[str, int], set[int]] = defaultdict(set)
-        for poll in self._polls:
-            sessions[poll.consumer, poll.session].update(entry.offset for entry in poll.entries)
-        return any(read.issuperset(offsets) for read in sessions.values())
+        sessions = Counter(
+            (poll.consumer, poll.session) for poll in self._polls for entry in poll.entries if entry.value == value
+        )
+        return max(sessions.values(), default=0) > 1
 
     def _lost(self) -> Iterator[Anomaly]:
         """Acknowledged and promised, below what was read to the end (or anywhere behind it), and read by nobody."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from headrace.testing.disk import Platter
 from headrace.testing.sim.clock import HostClock
+from headrace.testing.sim.history import MachineCrash
 from headrace.testing.sim.process import Main, Process
 
 if TYPE_CHECKING:
@@ -19,7 +20,18 @@ EPHEMERAL_PORT: Final = 32_768
 class Host:
     """Made by `Network.host`."""
 
-    __slots__ = ("_next_port", "address", "chance", "clock", "is_up", "name", "network", "platters", "processes")
+    __slots__ = (
+        "_next_port",
+        "address",
+        "chance",
+        "clock",
+        "is_up",
+        "losses",
+        "name",
+        "network",
+        "platters",
+        "processes",
+    )
 
     def __init__(self, network: Network, name: str, address: str, clock: HostClock) -> None:
         self.network = network
@@ -31,6 +43,8 @@ class Host:
         self.platters: dict[str, Platter] = {}
         self.processes: dict[str, Process] = {}
         """The last incarnation of each."""
+        self.losses: list[MachineCrash] = []
+        """When what was not synced may have gone: with the power, or by a sync that failed."""
         self._next_port = EPHEMERAL_PORT
 
     def __str__(self) -> str:
@@ -69,6 +83,11 @@ class Host:
             process.lose_power()
         for platter in self.platters.values():
             platter.lose_power()
+        self.lost()
+
+    def lost(self) -> None:
+        """From a history's view a failed sync is no better than a machine that lost power."""
+        self.losses.append(MachineCrash(self.network.loop.now, self.name))
 
     def boot(self) -> None:
         self.is_up = True

@@ -93,8 +93,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._ready.append(SimHandle(callback, args, self, self.outside))  # type: ignore[attr-defined]
 
     def release(self, handles: list[SimHandle | SimTimer]) -> None:
-        """Handles that were held are ready, in their order."""
-        self._ready.extend(handles)  # type: ignore[attr-defined]
+        """Handles that were held are ready, in their order, before those of their process that came later."""
+        self._ready.extendleft(reversed(handles))  # type: ignore[attr-defined]
 
     def _push(self, when: float, callback: Any, args: Any, context: Context | None) -> asyncio.TimerHandle:
         timer = SimTimer(when, callback, args, self, context, next(self._numbers))
@@ -105,9 +105,14 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_handle(self, handle: SimHandle | SimTimer) -> None:
         process = handle.process
         self.now += HANDLE_SECONDS
-        if process is not None and not process.is_running:
-            process.hold(handle)
-            return
+        if process is not None:
+            if not process.is_running:
+                process.hold(handle)
+                return
+            process.callbacks += 1
+            if process.callbacks == process.crash_at_callback:
+                process.crash()
+                return
         self.trace.step(self.now, 0 if process is None else process.number)
         try:
             handle._context.run(handle._callback, *handle._args)  # type: ignore[union-attr]

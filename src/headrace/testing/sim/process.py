@@ -44,16 +44,18 @@ class Process:
     """Made by `Host.start`. `Host.restart` makes the next incarnation."""
 
     __slots__ = (
-        "_busy_until",
         "_held",
         "_held_jobs",
+        "_is_busy",
         "_is_paused",
         "_timer_grid",
         "blocked_seconds",
+        "callbacks",
         "chance",
         "clock",
         "context",
         "crash_at_call",
+        "crash_at_callback",
         "disks",
         "end",
         "ended",
@@ -88,10 +90,13 @@ class Process:
         self.port_calls = 0
         self.crash_at_call = 0
         """The call of a port, counted from 1, in which the process dies."""
+        self.callbacks = 0
+        self.crash_at_callback = 0
+        """The callback, counted from 1, before which the process dies."""
         self.blocked_seconds = 0.0
         """For how long the callback that runs has waited for the disk."""
         self._is_paused = False
-        self._busy_until = 0.0
+        self._is_busy = False
         self._held: list[SimHandle | SimTimer] = []
         self._held_jobs: list[Callable[[], None]] = []
         # Loops round timers up to their own grain, uvloop's to a millisecond; the order of timers stays.
@@ -155,6 +160,10 @@ class Process:
         """kill -9 in the middle of the `count`th call of a port from now on."""
         self.crash_at_call = self.port_calls + count
 
+    def crash_at_next_callback(self, count: int) -> None:
+        """kill -9 before the `count`th callback from now on."""
+        self.crash_at_callback = self.callbacks + count
+
     def exit(self) -> None:
         self._die(End.EXIT)
 
@@ -193,7 +202,7 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        return self.end is None and not self._is_paused and self._busy_until <= self.loop.now
+        return self.end is None and not self._is_paused and not self._is_busy
 
     def hold(self, handle: SimHandle | SimTimer) -> None:
         """A callback that can't run now: it waits, or is dropped with the dead."""
@@ -208,19 +217,19 @@ class Process:
 
     def stall(self) -> None:
         """The callback that ran has blocked the loop of its process for a while."""
-        until = self.loop.now + self.take_blocked()
-        self._busy_until = until
-        self.loop.outside_at(until, self._release)
-
-    def take_blocked(self) -> float:
-        blocked, self.blocked_seconds = self.blocked_seconds, 0.0
-        return blocked
+        self._is_busy = True
+        self.loop.outside_at(self.loop.now + self.blocked_seconds, self._goes_on)
+        self.blocked_seconds = 0.0
 
     def timer_time(self, when: float) -> float:
         """The true time at which a timer of this process goes off."""
         when = self.clock.when(when)
         grid = self._timer_grid
         return math.ceil(when / grid) * grid if grid else when
+
+    def _goes_on(self) -> None:
+        self._is_busy = False
+        self._release()
 
     def _release(self) -> None:
         if self.is_running and self._held:

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
+from headrace.testing.sim.history import MachineCrash
 from headrace.testing.sim.host import Host
 from headrace.testing.sim.loop import SimLoop
 from headrace.testing.sim.network import Network, Weather
@@ -43,6 +44,11 @@ class Simulation:
 
     def host(self, name: str) -> Host:
         return self.network.host(name)
+
+    @property
+    def losses(self) -> list[MachineCrash]:
+        """For a history: when unsynced bytes may have gone, and where."""
+        return [loss for host in self.network.hosts for loss in host.losses]
 
     @property
     def now(self) -> float:
