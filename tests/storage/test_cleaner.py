@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headrace.config import CleanerConfig
+from headrace.config import CleanerConfig, LogConfig
 from headrace.storage import names
 from headrace.storage.cleaner import Cleaner, cleanable_of, job_for
 from headrace.storage.cleaner_worker import run
@@ -28,7 +28,7 @@ from headrace.storage.cleaning_job import (
     decode_line,
     encode_failure,
 )
-from headrace.storage.cleaning_work import InlineWork, ProcessWork, Work
+from headrace.storage.cleaning_work import CleaningProcesses, InlineWork, ProcessWork, Work
 from headrace.storage.disk import Disk, DiskError, DiskFull, SyncFailed
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.log import Log
@@ -302,6 +302,30 @@ def test_a_log_that_is_forgotten_is_not_cleaned_to_the_end() -> None:
     assert not [name for name in real.disk.names("t-0") if name.endswith(names.CLEANED)]
 
 
+def test_the_workers_may_change_while_some_are_busy() -> None:
+    several = Several(dirty(), dirty(), dirty())
+    several.cleaner.poll()
+    busy, more = several.workers[0], SteppedWorkers()
+    several.workers.append(more)
+    several.cleaner.configure(CleanerConfig(), [more])
+    several.cleaner.poll()
+    assert several.running == ["t0", "t1"]
+    several.step_until(lambda: several.cleaner.cleanings == 2)
+    several.cleaner.poll()
+    assert (len(busy), len(more)) == (0, 1)
+
+
+def test_a_log_that_is_not_to_be_compacted_any_more_is_let_go() -> None:
+    real = dirty()
+    real.cleaner.poll()
+    real.workers.step()
+    before = real.log.segments[0]
+    real.log.configure(LogConfigOf.plain)
+    real.clean()
+    assert real.log.segments[0] is before
+    assert (real.log.clean_offset, real.cleaner.running) == (0, [])
+
+
 def test_a_stopped_cleaner_begins_nothing() -> None:
     real = dirty()
     real.cleaner.poll()
@@ -321,6 +345,9 @@ class LogConfigOf:
 # ---------------------------------------------------------------------------------------------------------- the process
 
 
+PROCESSES = CleaningProcesses()
+
+
 @pytest.fixture
 def on_disk(tmp_path: Path) -> Iterator[Compacted]:
     real = Compacted(LocalDisk(str(tmp_path)), COMPACT.replace(segment_bytes=8000))  # each one is synced
@@ -328,6 +355,7 @@ def on_disk(tmp_path: Path) -> Iterator[Compacted]:
         real.put((KEYS[number % 3], b"%d" % number + b"." * 100))
     real.roll()
     yield real
+    PROCESSES.rest()
     real.log.close()
     real.disk.close()
 
@@ -349,7 +377,7 @@ def steps_of(work: Work) -> list[Step]:
 
 def test_a_process_does_the_same_as_whoever_asks(on_disk: Compacted) -> None:
     job = job_of(on_disk)
-    by_process = steps_of(ProcessWork(job, on_disk.disk))
+    by_process = steps_of(PROCESSES.start(job, on_disk.disk))
     files = {name: on_disk.disk.read(f"t-0/{name}") for name in on_disk.disk.names("t-0") if name.endswith(".cleaned")}
     inline = [step for step in steps_of(InlineWork(job, on_disk.disk)) if isinstance(step, Cleaned | Replacement)]
     assert by_process[:-1] == inline[:-1]
@@ -384,13 +412,13 @@ def test_a_process_that_dies_is_started_again_later(on_disk: Compacted) -> None:
     def start(job: CleaningJob, disk: Disk) -> Work:
         if not started:
             job.bytes_per_second = 1000.0  # so slow that it is met alive
-        started.append(ProcessWork(job, disk))
+        started.append(PROCESSES.start(job, disk))
         return started[-1]
 
     now_ms = [START_MS]
     cleaner = cleaner_of(on_disk.log, thread, start, lambda: now_ms[0])
     cleaner.poll()
-    process = wait_for(lambda: started[0]._process)
+    process = wait_for(lambda: started[0].process)
     os.kill(process.pid, signal.SIGKILL)
     pump(calls, lambda: bool(cleaner.set_aside))
     aside = cleaner.set_aside["t", 0]
@@ -406,8 +434,22 @@ def test_a_process_that_dies_is_started_again_later(on_disk: Compacted) -> None:
     thread.stop()
 
 
+def test_a_process_does_one_job_after_another_and_ends_when_there_is_none(on_disk: Compacted) -> None:
+    job = job_of(on_disk)
+    first, second = PROCESSES.start(job, on_disk.disk), PROCESSES.start(job, on_disk.disk)
+    assert steps_of(first)[:-1] == steps_of(second)[:-1]
+    assert first.process is second.process
+    assert first.process is not None
+    PROCESSES.rest()
+    assert not is_alive(first.process.pid)
+    third = PROCESSES.start(job, on_disk.disk)
+    steps_of(third)
+    assert third.process is not None
+    assert third.process.pid != first.process.pid
+
+
 def test_a_process_that_is_cancelled_is_gone_when_its_step_ends(on_disk: Compacted) -> None:
-    work = ProcessWork(job_of(on_disk, bytes_per_second=1000.0), on_disk.disk)
+    work = PROCESSES.start(job_of(on_disk, bytes_per_second=1000.0), on_disk.disk)
     failures: list[CleaningFailed] = []
 
     def wait() -> None:
@@ -418,7 +460,7 @@ def test_a_process_that_is_cancelled_is_gone_when_its_step_ends(on_disk: Compact
 
     thread = threading.Thread(target=wait)
     thread.start()
-    process = wait_for(lambda: work._process)
+    process = wait_for(lambda: work.process)
     work.cancel()
     thread.join(DEADLINE_S)
     assert [failed.trouble for failed in failures] == [Trouble.TRANSIENT]
@@ -434,22 +476,22 @@ def test_what_goes_wrong_in_the_process_is_told(on_disk: Compacted) -> None:
     content[100] ^= 1
     path.write_bytes(content)
     with pytest.raises(CleaningFailed, match="is damaged in bytes 0 to") as caught:
-        steps_of(ProcessWork(job, on_disk.disk))
+        steps_of(PROCESSES.start(job, on_disk.disk))
     assert caught.value.trouble is Trouble.DAMAGED
     path.unlink()
     with pytest.raises(CleaningFailed, match="does not exist") as caught:
-        steps_of(ProcessWork(job, on_disk.disk))
+        steps_of(PROCESSES.start(job, on_disk.disk))
     assert caught.value.trouble is Trouble.TRANSIENT
 
 
 NODE = """
 import sys
 from headrace.storage.cleaning_job import CleaningJob
-from headrace.storage.cleaning_work import ProcessWork
+from headrace.storage.cleaning_work import CleaningProcesses
 from headrace.storage.local_disk import LocalDisk
 
-work = ProcessWork(CleaningJob.decode(sys.stdin.buffer.readline()), LocalDisk(sys.argv[1]))
-print(work._launch().pid, flush=True)
+work = CleaningProcesses().start(CleaningJob.decode(sys.stdin.buffer.readline()), LocalDisk(sys.argv[1]))
+print(work._begin().pid, flush=True)
 work.next_step()
 """
 
@@ -488,7 +530,7 @@ def test_the_worker_paces_itself(on_disk: Compacted) -> None:
     told = Told()
     slept: list[float] = []
     job = job_of(on_disk, bytes_per_second=1e6, io_buffer_bytes=2000)
-    assert run(job, on_disk.disk, told, lambda: 0.0, slept.append) == 0  # type: ignore[arg-type]
+    run(job, on_disk.disk, told, lambda: 0.0, slept.append)  # type: ignore[arg-type]
     over = decode_line(told[-1])
     assert isinstance(over, Cleaned)
     # Nothing passes on this clock, so each pause is as long as all the work so far.
@@ -498,7 +540,7 @@ def test_the_worker_paces_itself(on_disk: Compacted) -> None:
 def cleaner_of(
     log: Log,
     thread: WorkerThread,
-    start: Callable[[CleaningJob, Disk], Work] = ProcessWork,
+    start: Callable[[CleaningJob, Disk], Work] = PROCESSES.start,
     now_ms: Callable[[], int] = lambda: START_MS,
 ) -> Cleaner:
     return Cleaner(
@@ -599,8 +641,8 @@ class CleaningNode:
         return CleaningNode(self.node.restart(config=COMPACT, **more))
 
 
-def cleaning_node(**more: Any) -> CleaningNode:
-    made = CleaningNode(Node(config=COMPACT, **more))
+def cleaning_node(config: LogConfig = COMPACT, **more: Any) -> CleaningNode:
+    made = CleaningNode(Node(config=config, **more))
     made.node.directories.create("t", 0, TOPIC_ID)
     made.fill()
     return made
@@ -635,6 +677,22 @@ def test_what_came_in_the_place_of_truncated_records_is_dirty_after_a_crash() ->
     again.clean()
     assert again.log().clean_offset == again.log().segments.active.base_offset
     assert [value for _, value in values_in(again.log())] == [b"27", b"28", b"29"]
+
+
+def test_how_far_a_log_is_clean_is_lowered_by_every_truncation() -> None:
+    cleaning = cleaning_node(config=COMPACT.replace(segment_bytes=100_000))
+    cleaning.clean()
+    log = cleaning.log()
+    log.truncate_to(29, cleaning.node.now_ms)
+    cleaning.node.checkpoint()
+    log.truncate_to(28, cleaning.node.now_ms)
+    end_offset = log.log_end_offset
+    for number in range(10):
+        content = keyed(((b"other %d" % number, b""),), cleaning.node.now_ms)
+        log.append_as_leader(memoryview(content), 0, cleaning.node.now_ms)
+    again = cleaning.restart()
+    assert again.log().log_end_offset > 29
+    assert again.log().clean_offset <= end_offset
 
 
 def test_what_is_not_written_down_as_durable_is_not_cleaned_yet() -> None:

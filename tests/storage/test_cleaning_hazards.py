@@ -229,7 +229,7 @@ def nobody_notices_a_truncation(patch: pytest.MonkeyPatch) -> None:
 
 
 def clean_offsets_stay(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("headrace.storage.truncation._lower_recovery_point", lambda log, offset: None)
+    patch.setattr("headrace.storage.truncation._lower_recovery_point", lambda *arguments: None)
 
 
 def markers_go_first(patch: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,7 @@ class Cleaner:
         "_is_stopped",
         "_logs",
         "_now_ms",
+        "_on_rest",
         "_on_sync_failed",
         "_poll_ms",
         "_running",
@@ -86,11 +87,12 @@ class Cleaner:
         call_later: Callable[[float, Callable[[], None]], object],
         secret: Callable[[], bytes],
         on_sync_failed: Callable[[Log, SyncFailed], None],
+        on_rest: Callable[[], None] = lambda: None,
     ) -> None:
         """`workers` are as many as there may be cleanings at once. `call_later` is the loop's, in seconds.
 
         `secret` gives 16 random bytes. `on_sync_failed` takes the log's directory offline: whoever did the work, the
-        sync that failed was of this disk (hazard 8).
+        sync that failed was of this disk (hazard 8). `on_rest` is called when there is nothing to clean.
         """
         self._logs = logs
         self._config = config
@@ -101,6 +103,7 @@ class Cleaner:
         self._call_later = call_later
         self._secret = secret
         self._on_sync_failed = on_sync_failed
+        self._on_rest = on_rest
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second)
         self._running: dict[Log, _Running] = {}
         self._set_aside: dict[Log, SetAside] = {}
@@ -127,10 +130,14 @@ class Cleaner:
         now_ms = self._now_ms()
         return sum(cleanable_of(log, now_ms).dirty_bytes for log in self._set_aside)
 
-    def configure(self, config: CleanerConfig) -> None:
-        """Takes other settings, from the next cleaning on. The number of workers is whoever made them's."""
+    def configure(self, config: CleanerConfig, workers: Sequence[Workers] | None = None) -> None:
+        """Takes other settings, and other workers where their number changed, from the next cleaning on."""
         self._config = config
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second)
+        if workers is not None:
+            busy = [running.workers for running in self._running.values()]
+            self._workers = list(workers)
+            self._idle = [each for each in workers if each not in busy]
 
     def retry(self, log: Log) -> None:
         """Something changed about a log that was set aside."""
@@ -158,6 +165,8 @@ class Cleaner:
             return
         while self._idle and (found := self._next_log()) is not None:
             self._begin(*found)
+        if not self._running:
+            self._on_rest()
         self._poll_in(self._config.log_cleaner_backoff_ms)
 
     def _poll_in(self, pause_ms: int) -> None:
@@ -288,7 +297,8 @@ class Cleaner:
     def _end(self, running: _Running, error: Exception | None) -> None:
         log = running.log
         del self._running[log]
-        self._idle.append(running.workers)
+        if running.workers in self._workers:
+            self._idle.append(running.workers)
         error = running.failure or error
         try:
             remove_cleaned(log.place)
@@ -338,11 +348,12 @@ class _Running:
 
     @property
     def is_outdated(self) -> bool:
-        """The log was truncated since the job was made, or given up.
+        """The log was truncated since the job was made, or given up, or is not to be compacted any more.
 
         What a truncation cut must not come back, and what came in its place may be other records at the same offsets.
         """
-        return self.log.truncations != self._truncations or self.log.place.folder != self._folder
+        log = self.log
+        return log.truncations != self._truncations or log.place.folder != self._folder or not log.config.compact
 
     def cancel(self) -> None:
         if not self.is_cancelled:

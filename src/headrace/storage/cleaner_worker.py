@@ -1,7 +1,7 @@
-"""A process that runs one cleaning: `python -m headrace.storage.cleaner_worker ROOT`, with the job as a line of input.
+"""A process that cleans logs: `python -m headrace.storage.cleaner_worker`, with a job in each line of its input.
 
-It writes a line for each new segment and one when it is over, and ends. It works only as long as whoever started it
-lives: after that somebody else may open the folder, and clean it too.
+For a job it writes a line for each new segment, and one when it is over or has failed. It works only as long as whoever
+started it lives: after that somebody else may open the folders, and clean them too.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import BinaryIO, Final
 
 from headrace.errors import HeadraceError
@@ -28,19 +29,24 @@ NICENESS: Final = 10
 PR_SET_PDEATHSIG: Final = 1
 
 
-def main() -> int:
+def main() -> None:
     die_with_parent()
     os.nice(NICENESS)
+    lines: SimpleQueue[bytes] = SimpleQueue()
     with open(0, "rb", closefd=False) as given, open(1, "wb", closefd=False) as told:
-        job = CleaningJob.decode(given.readline())
-        threading.Thread(target=_end_with, args=(given,), daemon=True).start()
-        disk = LocalDisk(sys.argv[1])
-        return run(job, disk, told, time.monotonic, time.sleep)
+        threading.Thread(target=_take, args=(given, lines), daemon=True).start()
+        while True:
+            root, _, job = lines.get().partition(b" ")
+            disk = LocalDisk(bytes.fromhex(root.decode()).decode("utf-8", "surrogateescape"))
+            try:
+                run(CleaningJob.decode(job), disk, told, time.monotonic, time.sleep)
+            finally:
+                disk.close()
 
 
 def run(
     job: CleaningJob, disk: Disk, told: BinaryIO, clock: Callable[[], float], sleep: Callable[[float], None]
-) -> int:
+) -> None:
     throttle = Throttle(job.bytes_per_second)
     try:
         for step in clean(job, disk):
@@ -56,13 +62,11 @@ def run(
         told.write(encode_failure(error))
         told.flush()
         if not isinstance(error, HeadraceError):
-            raise
-        return 1
-    return 0
+            raise  # a defect of ours, which is shown with where it is
 
 
 def die_with_parent() -> None:
-    """Where the system can do it, even when this process is stopped or stuck; else `_end_with` does."""
+    """Where the system can do it, even when this process is stopped or stuck; else `_take` does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal, for the whole group: the parent decides
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -77,10 +81,11 @@ def peak_memory_bytes() -> int:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _end_with(given: BinaryIO) -> None:
-    given.read()  # until the other end is closed, by whatever ended it
-    os._exit(3)
+def _take(given: BinaryIO, lines: SimpleQueue[bytes]) -> None:
+    while line := given.readline():
+        lines.put(line)
+    os._exit(0)  # the other end is closed, by whatever ended it: not a byte more
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -47,55 +47,108 @@ class InlineWork:
         self._steps = iter(())
 
 
+class CleaningProcesses:
+    """Processes that clean: started when there is work and none is idle, never forked, ended when there is no more."""
+
+    __slots__ = ("_idle",)
+
+    def __init__(self) -> None:
+        self._idle: list[CleaningProcess] = []
+
+    def start(self, job: CleaningJob, disk: Disk) -> ProcessWork:
+        return ProcessWork(self, job, disk.root)
+
+    def rest(self) -> None:
+        """Ends those that are idle."""
+        while self._idle:
+            self._idle.pop().end()
+
+    def take(self) -> CleaningProcess:
+        with suppress(IndexError):
+            return self._idle.pop()
+        return CleaningProcess()
+
+    def give_back(self, process: CleaningProcess) -> None:
+        self._idle.append(process)
+
+
 class ProcessWork:
-    """In a process that is started for it, and never forked: so that a node's loop is not held up."""
+    """In a process, so that a node's loop is not held up."""
 
-    __slots__ = ("_is_cancelled", "_job", "_process", "_root")
+    __slots__ = ("_is_cancelled", "_job", "_processes", "_root", "process")
 
-    def __init__(self, job: CleaningJob, disk: Disk) -> None:
+    def __init__(self, processes: CleaningProcesses, job: CleaningJob, root: str) -> None:
+        self._processes = processes
         self._job = job
-        self._root = disk.root
-        self._process: subprocess.Popen[bytes] | None = None
+        self._root = root
         self._is_cancelled = False
+        self.process: CleaningProcess | None = None
 
     def next_step(self) -> Step:
-        process = self._process or self._launch()
-        assert process.stdout is not None
-        line = process.stdout.readline()
+        process = self.process or self._begin()
+        line = process.read()
         if not line:
-            raise CleaningFailed(Trouble.TRANSIENT, f"The cleaner of {self._job.folder} ended: {self._end(process)}.")
+            why = process.end()
+            why = "it was cancelled" if self._is_cancelled else why
+            raise CleaningFailed(Trouble.TRANSIENT, f"The cleaner of {self._job.folder} ended: {why}.")
         try:
             step = decode_line(line)
-        except BaseException:
-            self._end(process)
+        except Exception:
+            process.end()
             raise
-        if isinstance(step, Cleaned):
-            self._end(process)
+        if isinstance(step, Cleaned) and not self._is_cancelled:
+            self._processes.give_back(process)
         return step
 
     def cancel(self) -> None:
         self._is_cancelled = True
-        if self._process is not None:
-            self._process.kill()
+        if self.process is not None:
+            self.process.kill()
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-P", "-m", "headrace.storage.cleaner_worker", self._root]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self._process = process
+    def _begin(self) -> CleaningProcess:
+        self.process = process = self._processes.take()
         if self._is_cancelled:
             process.kill()
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):  # its end is seen at the next read
-            process.stdin.write(self._job.encode() + b"\n")
-            process.stdin.flush()
+        process.write(self._root, self._job)
         return process
 
-    def _end(self, process: subprocess.Popen[bytes]) -> str:
+
+class CleaningProcess:
+    """One process, which does one job after another."""
+
+    __slots__ = ("_process",)
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-P", "-m", "headrace.storage.cleaner_worker"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def write(self, root: str, job: CleaningJob) -> None:
+        given = self._process.stdin
+        assert given is not None
+        with suppress(BrokenPipeError):  # that it has ended is seen at the next read
+            given.write(root.encode("utf-8", "surrogateescape").hex().encode() + b" " + job.encode() + b"\n")
+            given.flush()
+
+    def read(self) -> bytes:
+        """Its next line; nothing when it has ended."""
+        told = self._process.stdout
+        assert told is not None
+        return told.readline()
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def end(self) -> str:
         """Waits until it is gone: before that it could still write, and the next one to the same files."""
+        process = self._process
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(BrokenPipeError):
             process.stdin.close()
         code = process.wait()
         process.stdout.close()
-        return "it was cancelled" if self._is_cancelled else f"signal {-code}" if code < 0 else f"exit status {code}"
+        return f"signal {-code}" if code < 0 else f"exit status {code}"

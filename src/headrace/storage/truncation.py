@@ -40,7 +40,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     end_offset = _end_before(segment, position)
     logger.info("%s-%d is truncated from offset %d to %d", log.topic, log.partition, log.log_end_offset, end_offset)
     # To the start of the segment, whose indexes in files are those of before the cut, and must be made again.
-    _lower_recovery_point(log, segment.base_offset, end_offset)
+    _lower_recovery_point(log, segment.base_offset)
     # The newest go first: a crash in between leaves no gap.
     gone = log.segments.replace(number + 1, len(log.segments), [])
     for later in reversed(gone):
@@ -75,7 +75,7 @@ def _end_before(segment: Segment, position: int) -> int:
 def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
     """Drops everything; the log goes on from `offset`, as a follower's whose leader no longer has what comes next."""
     logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
-    _lower_recovery_point(log, offset, offset)
+    _lower_recovery_point(log, offset)
     gone = log.segments.replace(0, len(log.segments), [])
     for segment in reversed(gone):
         log.discard(segment, now_ms)
@@ -140,10 +140,11 @@ def _sync(log: Log, active: Segment) -> None:
     active.file.datasync()
 
 
-def _lower_recovery_point(log: Log, recovery_point: int, end_offset: int) -> None:
+def _lower_recovery_point(log: Log, recovery_point: int) -> None:
     """Before anything is cut: a restart must not take new bytes below the old recovery point for checked ones."""
     log.truncations += 1
-    log.clean_offset = min(log.clean_offset, end_offset)  # what comes in its place is dirty, also to the next start
+    # What comes in its place is dirty, also to the next start, which takes it to be clean at most so far.
+    log.clean_offset = min(log.clean_offset, recovery_point)
     if recovery_point < log.checkpointed_recovery_point:
         log.lower_recovery_point(log, recovery_point)
         log.checkpointed_recovery_point = recovery_point
