@@ -35,7 +35,8 @@ class SimDisk(FaultyDisk):
         chance = process.host.chance
         if name in _SYNCS:
             # Mostly what a device takes; now and then it is busy with something else.
-            process.block(chance.uniform(0.0001, 0.002) if chance.random() < 0.9 else chance.uniform(0.002, 0.2))
+            longest = process.host.network.weather.sync_seconds_max if chance.random() < 0.95 else 0.2
+            process.block(chance.uniform(0.0001, longest))
         else:
             process.block(_CALL_SECONDS)
 

@@ -31,7 +31,7 @@ _EVERY_ADDRESS: Final = ("", "0.0.0.0", "::")
 
 @dataclass(slots=True)
 class Weather:
-    """How the links are. A simulation takes one from the seed; a scenario may change it at any time."""
+    """How links, disks and clocks are. A simulation takes one from the seed; a scenario may change it at any time."""
 
     delay_seconds_min: float = 50e-6
     delay_seconds_max: float = 500e-6
@@ -45,6 +45,8 @@ class Weather:
     refuse_chance: float = 0.0
     reset_chance: float = 0.0
     """How often a piece of data meets a reset instead of its receiver."""
+    sync_seconds_max: float = 0.002
+    """What a disk takes to sync, at most, but for now and then."""
     clock_skew_seconds_max: float = 0.0
     clock_drift_max: float = 0.0
     connect_timeout_seconds: float = 20.0
@@ -66,6 +68,7 @@ class Weather:
             chunk_chance=chance.choice((0.0, 0.2, 0.6)),
             refuse_chance=chance.choice((0.0, 0.0, 0.02)),
             reset_chance=chance.choice((0.0, 0.0, 0.002)),
+            sync_seconds_max=chance.choice((0.001, 0.005, 0.05)),
             clock_skew_seconds_max=chance.choice((0.0, 0.1, 30.0)),
             clock_drift_max=chance.choice((0.0, 0.0001, 0.02)),
         )
