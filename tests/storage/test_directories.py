@@ -184,9 +184,23 @@ def test_hazard_8_a_damaged_middle_takes_one_partition_offline_and_says_which_by
         log = node.directories.log("t", partition)
         assert log is not None
         assert log.log_end_offset == 30
-    # A clean stop of the others must not make the next start take this one for sound.
-    node.stop()
-    assert node.restart().directories.why_offline("t", 1) is not None
+
+
+def test_hazard_8_a_clean_stop_beside_a_damaged_partition_does_not_make_it_sound() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 6)
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    fill(log, 30)
+    node.drain()
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.platter.flip_bit("t-0/00000000000000000000.log", 200)
+    for _ in range(3):
+        node = node.restart()
+        assert "is damaged in bytes" in str(node.directories.why_offline("t", 0))
+        node.stop()
 
 
 def test_hazard_8_what_the_operator_was_told_to_do_brings_the_partition_back() -> None:
@@ -370,8 +384,9 @@ def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
 
 def with_history(node: Node) -> Log:
     log = node.directories.create("t", 0, TOPIC_ID)
-    for number in range(30):
-        append(log, b"v%d" % number + b"x" * 30, producer_id=9, producer_epoch=0, base_sequence=number)
+    append(log, b"v0", producer_id=8, producer_epoch=0, base_sequence=0)
+    for number in range(1, 30):
+        append(log, b"v%d" % number + b"x" * 30, producer_id=9, producer_epoch=0, base_sequence=number - 1)
     log.set_high_watermark(25)
     log.delete_before(13)
     return log
@@ -384,15 +399,18 @@ def test_a_partition_moves_to_another_directory_while_it_is_in_use() -> None:
     assert values_in(log) == values
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (13, 25, 35)
     assert node.directories.log("t", 0) is log
-    append(log, b"after", producer_id=9, producer_epoch=0, base_sequence=35)
-    duplicate = batch(b"after", producer_id=9, producer_epoch=0, base_sequence=35)
-    assert log.append_as_leader(memoryview(duplicate), 1, node.now_ms).is_duplicate, "hazard 7: producers move along"
+    # Hazard 7: producers move along, also those whose records are all deleted.
+    for producer_id, sequence, offset in ((8, 0, 0), (9, 33, 34)):
+        again = batch(b"again", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        appended = log.append_as_leader(memoryview(again), 1, node.now_ms)
+        assert (appended.is_duplicate, appended.first_offset) == (True, offset)
+    append(log, b"after", producer_id=9, producer_epoch=0, base_sequence=34)
     node.stop()
     node = node.restart()
-    again = node.directories.log("t", 0)
-    assert again is not None
-    assert again.place.disk.root == "/disk1"
-    assert values_in(again) == [*values, (35, b"after")]
+    found = node.directories.log("t", 0)
+    assert found is not None
+    assert found.place.disk.root == "/disk1"
+    assert values_in(found) == [*values, (35, b"after")]
 
 
 def test_a_move_of_a_log_that_is_truncated_meanwhile_begins_anew() -> None:

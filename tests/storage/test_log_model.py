@@ -534,7 +534,7 @@ LIFE = """
 append 30, idempotent 7, append 60, transactional 8, flush, append 200, idempotent 7, abort 8, leader, append 300,
 checkpoint, append 300, many 4, truncate 2, append 90, append 310, transactional 7, append 250, retain 900, restart,
 append 40, commit 7, many 3, truncate 1, idempotent 7, flush, append 400, append 300, leader, append 10, sweep,
-append 500
+append 500, leader, append 300, append 300, checkpoint, append 20, truncate 3, append 60, append 300, append 200
 """
 
 

@@ -44,6 +44,8 @@ logger = logging.getLogger(__name__)
 SYNC_FAILED: Final = ".headrace_sync_failed"
 """A sync failed: until the machine starts anew, the page cache may hold what the device does not."""
 
+_CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED)
+
 
 @dataclass(slots=True)
 class Ports:
@@ -72,6 +74,7 @@ class LogDirectory:
     __slots__ = (
         "_flusher",
         "_is_writing",
+        "_kept",
         "_lock",
         "_on_offline",
         "_ports",
@@ -105,6 +108,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_logs: dict[TopicPartition, HeadraceError] = {}
         """Partitions that could not be opened, and why."""
+        self._kept: dict[str, dict[TopicPartition, int]] = {}
+        """What the checkpoints said of those, which stays so."""
         self.doomed: list[tuple[int, str]] = []
         """Folders of deleted partitions, and when they go."""
         self.offline: HeadraceError | None = None
@@ -141,9 +146,8 @@ class LogDirectory:
         self.clean_broker_epoch = take_clean_shutdown(disk)
         lost_sync = disk.exists(SYNC_FAILED)
         is_clean = self.clean_broker_epoch is not None and not lost_sync
-        points, starts, marks, cleaned = map(
-            self._read_offsets, (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED)
-        )
+        saved_offsets = {name: self._read_offsets(name) for name in _CHECKPOINTS}
+        points, starts, marks, cleaned = saved_offsets.values()
         folders = list(self._folders())
         if progress is not None:
             progress.found(len(folders))
@@ -167,6 +171,10 @@ class LogDirectory:
                 self.logs[key] = log
             if progress is not None:
                 progress.opened()
+        self._kept = {
+            name: {key: offset for key, offset in offsets.items() if key in self.offline_logs}
+            for name, offsets in saved_offsets.items()
+        }
         if lost_sync:
             disk.remove(SYNC_FAILED)
         if not is_clean:
@@ -327,7 +335,7 @@ class LogDirectory:
 
     def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
         logs = self.logs
-        return {
+        found = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
             LOG_STARTS: {
                 key: log.log_start_offset
@@ -337,6 +345,7 @@ class LogDirectory:
             HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
             CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},
         }
+        return {name: self._kept.get(name, {}) | offsets for name, offsets in found.items()}
 
     # ---------------------------------------------------------------------------------------------------------- ending
 
