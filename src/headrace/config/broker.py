@@ -88,7 +88,6 @@ class CleanerConfig(Group):
 
     log_cleaner_enable: bool = boolean(
         default=True,
-        honoured=False,
         doc="Whether this broker compacts at all. Without it, compacted topics grow for ever.",
     )
     log_cleaner_threads: int = integer(
@@ -102,14 +101,12 @@ class CleanerConfig(Group):
         default=128 * MIB,
         least=1,
         change=Change.CLUSTER,
-        honoured=False,
         doc="The memory for the keys of a cleaning, over all cleaners. A log with more keys takes several passes.",
     )
     log_cleaner_io_buffer_size: int = integer(
         default=512 * KIB,
         least=0,
         change=Change.CLUSTER,
-        honoured=False,
         doc="The memory for reading and writing while cleaning, over all cleaners.",
     )
     log_cleaner_io_buffer_load_factor: float = double(
@@ -117,21 +114,18 @@ class CleanerConfig(Group):
         least=0.01,
         most=1,
         change=Change.CLUSTER,
-        honoured=False,
         doc="How full the memory for keys may get. Higher cleans more in one pass and compares more keys.",
     )
     log_cleaner_io_max_bytes_per_second: float = double(
         default=1.7976931348623157e308,
         least=1,
         change=Change.CLUSTER,
-        honoured=False,
         doc="The most that cleaning reads and writes a second, on average.",
     )
     log_cleaner_backoff_ms: int = long(
         default=15_000,
         least=0,
         change=Change.CLUSTER,
-        honoured=False,
         doc="How long the cleaner waits when there is nothing to clean.",
     )
 

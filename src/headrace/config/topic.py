@@ -43,14 +43,12 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=("delete",),
         choices=("compact", "delete"),
         synonyms=("log.cleanup.policy",),
-        honoured=False,
         doc="What happens to old records: `delete` drops whole segments that are past retention, `compact` keeps the "
         "last record of each key, both do both. Empty keeps everything.",
     )
     compression_type: CompressionType = choice(
         default=CompressionType.PRODUCER,
         synonyms=("compression.type",),
-        honoured=False,
         doc="How batches are stored: `producer` keeps them as they were sent; any other value recompresses those that "
         "come differently, which costs CPU.",
     )
@@ -60,7 +58,6 @@ class LogConfig(Group, scope=Scope.TOPIC):
         most=9,
         also=(-1,),
         synonyms=("compression.gzip.level",),
-        honoured=False,
         doc="How hard gzip tries when the broker recompresses; -1 is gzip's own default.",
     )
     compression_lz4_level: int = integer(
@@ -68,7 +65,6 @@ class LogConfig(Group, scope=Scope.TOPIC):
         least=1,
         most=17,
         synonyms=("compression.lz4.level",),
-        honoured=False,
         doc="How hard lz4 tries when the broker recompresses.",
     )
     compression_zstd_level: int = integer(
@@ -76,14 +72,12 @@ class LogConfig(Group, scope=Scope.TOPIC):
         least=-131072,
         most=22,
         synonyms=("compression.zstd.level",),
-        honoured=False,
         doc="How hard zstd tries when the broker recompresses.",
     )
     delete_retention_ms: int = long(
         default=DAY_MS,
         least=0,
         synonyms=("log.cleaner.delete.retention.ms",),
-        honoured=False,
         doc="How long a compacted topic keeps a tombstone, counted from the first cleaning that meets it. A reader "
         "that starts at the beginning must finish within it to see every deletion.",
     )
@@ -91,7 +85,6 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=MINUTE_MS,
         least=0,
         synonyms=("log.segment.delete.delay.ms",),
-        honoured=False,
         doc="How long a deleted segment's files stay on disk under another name, so that a reader in the middle can "
         "finish.",
     )
@@ -99,7 +92,6 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=INT64_MAX,
         least=1,
         synonyms=("log.flush.interval.messages",),
-        honoured=False,
         doc="fsync after this many records. 1 means that every acknowledged record is on the disk of each in-sync "
         "replica before it is acknowledged.",
     )
@@ -107,14 +99,12 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=INT64_MAX,
         least=0,
         synonyms=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
-        honoured=False,
         doc="fsync at the latest this long after a record was appended.",
     )
     index_interval_bytes: int = integer(
         default=4096,
         least=0,
         synonyms=("log.index.interval.bytes",),
-        honoured=False,
         doc="One entry in the offset index for about this many bytes of log. Smaller finds a position with less "
         "reading and makes the index larger.",
     )
@@ -122,7 +112,6 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=INT64_MAX,
         least=1,
         synonyms=("log.cleaner.max.compaction.lag.ms",),
-        honoured=False,
         doc="A record of a compacted topic is cleaned at the latest this long after it was written, however little of "
         "the log is dirty.",
     )
@@ -130,27 +119,23 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=MIB + 12,
         least=0,
         synonyms=("message.max.bytes",),
-        honoured=False,
         doc="The largest record batch that is taken, as it comes over the wire (compressed, if it is).",
     )
     message_timestamp_after_max_ms: int = long(
         default=HOUR_MS,
         least=0,
         synonyms=("log.message.timestamp.after.max.ms",),
-        honoured=False,
         doc="With CreateTime, a record whose timestamp is further ahead of the broker's clock than this is refused.",
     )
     message_timestamp_before_max_ms: int = long(
         default=INT64_MAX,
         least=0,
         synonyms=("log.message.timestamp.before.max.ms",),
-        honoured=False,
         doc="With CreateTime, a record whose timestamp is further behind the broker's clock than this is refused.",
     )
     message_timestamp_type: TimestampType = choice(
         default=TimestampType.CREATE_TIME,
         synonyms=("log.message.timestamp.type",),
-        honoured=False,
         doc="Whether a record keeps the producer's timestamp or gets the broker's at the append.",
     )
     min_cleanable_dirty_ratio: float = double(
@@ -158,14 +143,12 @@ class LogConfig(Group, scope=Scope.TOPIC):
         least=0,
         most=1,
         synonyms=("log.cleaner.min.cleanable.ratio",),
-        honoured=False,
         doc="Compaction starts when this part of the log has not been cleaned yet. Higher wastes space and saves I/O.",
     )
     min_compaction_lag_ms: int = long(
         default=0,
         least=0,
         synonyms=("log.cleaner.min.compaction.lag.ms",),
-        honoured=False,
         doc="A record stays as it is at least this long before compaction may drop it.",
     )
     min_insync_replicas: int = integer(
@@ -178,20 +161,17 @@ class LogConfig(Group, scope=Scope.TOPIC):
     preallocate: bool = boolean(
         default=False,
         synonyms=("log.preallocate",),
-        honoured=False,
         doc="Whether the whole of a segment is allocated on disk when it begins.",
     )
     retention_bytes: int = long(
         default=-1,
         synonyms=("log.retention.bytes",),
-        honoured=False,
         doc="The oldest segments of a partition are deleted while the rest still has this size. Negative: no limit.",
     )
     retention_ms: int = long(
         default=7 * DAY_MS,
         least=-1,
         synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-        honoured=False,
         doc="A segment is deleted when its newest record is older than this. -1: never.",
     )
     segment_bytes: int = integer(
@@ -199,28 +179,24 @@ class LogConfig(Group, scope=Scope.TOPIC):
         least=MIB,
         most=INT32_MAX,
         synonyms=("log.segment.bytes",),
-        honoured=False,
         doc="A segment is closed before it grows beyond this. Deletion and compaction work on closed segments only.",
     )
     segment_index_bytes: int = integer(
         default=10 * MIB,
         least=4,
         synonyms=("log.index.size.max.bytes",),
-        honoured=False,
         doc="The largest offset index of a segment; a full one closes the segment.",
     )
     segment_jitter_ms: int = long(
         default=0,
         least=0,
         synonyms=("log.roll.jitter.ms", "log.roll.jitter.hours"),
-        honoured=False,
         doc="Up to this much, at random, is taken off segment.ms, so that partitions do not all close at once.",
     )
     segment_ms: int = long(
         default=7 * DAY_MS,
         least=1,
         synonyms=("log.roll.ms", "log.roll.hours"),
-        honoured=False,
         doc="A segment is closed after this time even when it is small, so that old records can be dropped.",
     )
     unclean_leader_election_enable: bool = boolean(
