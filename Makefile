@@ -7,7 +7,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test setup lint format types unit docs stubs site bench fuzz clean
+.PHONY: help up test setup lint format types unit docs stubs site bench fuzz sim clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,6 +68,12 @@ FUZZERS ?= $(subst /,.,$(basename $(shell grep -l '^if __name__' tests/fuzz/*.py
 
 fuzz: setup ## Throw hostile bytes at the codec; how many: make fuzz ARGS="--inputs 10000000"
 	@for fuzzer in $(FUZZERS); do printf '\n== %s\n' $$fuzzer; $(BIN)/python -m $$fuzzer $(ARGS) || exit 1; done
+
+SCENARIO ?= tests.sim.ledger:ledger
+SEEDS ?= 1000
+
+sim: setup ## Simulate trouble, seed by seed; how much: make sim SEEDS=5000 ARGS="--resume"
+	@$(BIN)/python -m headrace.testing.sim --scenario $(SCENARIO) --seeds $(SEEDS) $(ARGS)
 
 clean: ## Remove what was made, .venv too
 	rm -rf $(VENV) build .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
