@@ -31,7 +31,7 @@ from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.place import Place
 from headrace.storage.producer_state import Origin, ProducerState
 from headrace.storage.read import Fetched
-from headrace.storage.replay import aborted_by
+from headrace.storage.replay import aborted_by, transaction_index
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
 from headrace.storage.snapshots import Snapshots
@@ -49,7 +49,7 @@ _NEVER: Final = 2**63 - 1
 class LogOptions:
     """What all logs of a node have in common."""
 
-    __slots__ = ("decompressed_bytes_max", "jitter_ms")
+    __slots__ = ("_rules", "decompressed_bytes_max", "jitter_ms")
 
     def __init__(
         self, *, jitter_ms: Callable[[int], int] = lambda most_ms: 0, decompressed_bytes_max: int = 128 << 20
@@ -57,6 +57,13 @@ class LogOptions:
         self.jitter_ms = jitter_ms
         """At random, from 0 to what it is given: what is taken off segment.ms."""
         self.decompressed_bytes_max = decompressed_bytes_max
+        self._rules: tuple[LogConfig, LeaderRules] | None = None
+
+    def rules_of(self, config: LogConfig) -> LeaderRules:
+        """Most logs have the settings of the log before them, the very same object: they share what follows from it."""
+        if self._rules is None or self._rules[0] is not config:
+            self._rules = config, LeaderRules(config, self.decompressed_bytes_max)
+        return self._rules[1]
 
 
 class Log:
@@ -151,7 +158,7 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Takes other settings, from the next append on."""
         self._config = config
-        self._rules = LeaderRules(config, self.options.decompressed_bytes_max)
+        self._rules = self.options.rules_of(config)
         entries = config.segment_index_bytes // max(OffsetIndex.ENTRY_BYTES, TimeIndex.ENTRY_BYTES)
         self._index_may_fill = entries * (config.index_interval_bytes + 1) <= config.segment_bytes
         self._roll_after_timestamp = None
@@ -314,6 +321,8 @@ class Log:
     def _segment_for(self, size_bytes: int, batches: Sequence[Batch], last_offset: int, now_ms: int) -> Segment:
         """The active segment, or a new one when this append does not belong into it any more."""
         active = self.segments.active
+        if not active.is_active:
+            self._activate(active)
         if not active.size_bytes:
             if last_offset - active.base_offset <= RELATIVE_OFFSET_MAX:
                 self._roll_after_timestamp = None
@@ -337,6 +346,10 @@ class Log:
                 raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error
         return active
 
+    def _activate(self, active: Segment) -> None:
+        transaction_index(self.segments, len(self.segments) - 1, self.snapshots, self.log_end_offset)
+        active.activate()
+
     def _time_roll(self, active: Segment) -> None:
         """segment.ms counts from the first batch by its own timestamps; without those, from the segment's creation."""
         roll_ms = self._config.segment_ms
@@ -359,6 +372,8 @@ class Log:
         base_offset = self.log_end_offset if base_offset is None else base_offset
         if base_offset == active.base_offset:
             return active
+        if not active.is_active:
+            self._activate(active)
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
         # Everything that can fail comes before the first change in memory.
@@ -487,6 +502,10 @@ class Log:
         """
         self.sweep()
         active = self.segments.active
+        if not (active.is_active or self.epochs.is_dirty) and self.snapshots.latest_offset == self.log_end_offset:
+            return []  # it is as it was found
+        if not active.is_active:
+            self._activate(active)
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
         written = [active.name + names.LOG, *active.persist_indexes(), self.snapshots.write(self.producers)]

@@ -20,7 +20,7 @@ from headrace.storage.folder import take_stock
 from headrace.storage.log import GAP_MAX, Log, LogOptions
 from headrace.storage.place import Place
 from headrace.storage.producer_state import ProducerState
-from headrace.storage.replay import aborted_by, batches_between, producers_at, transaction_index
+from headrace.storage.replay import aborted_by, batches_between, producers_at
 from headrace.storage.scan import LogDamaged, SegmentScan
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
@@ -143,9 +143,10 @@ class _Recovery:
         """Closed segments whose small files were made anew, with the names of those."""
 
     def reopen(self) -> ProducerState:
-        """After a clean stop. Returns the producers where the log ends, for which no batch is read."""
-        transaction_index(self.segments, len(self.segments) - 1, self.snapshots, _NO_END)
-        self.segments.active.activate()
+        """After a clean stop. Returns the producers where the log ends, for which no batch is read.
+
+        Not even the indexes are: the log activates its last segment when it is first appended to.
+        """
         self._load_epochs(len(self.segments))
         return producers_at(self.segments, self.snapshots, self._clean_end())
 
@@ -171,6 +172,7 @@ class _Recovery:
         number = max(0, self.segments.number_at(self.saved.recovery_point))
         segment = self.segments[number]
         self._load_epochs(number)
+        known = None if self.epochs.is_dirty else self.epochs.entries()
         self.epochs.truncate_from_end(segment.base_offset)
         self.snapshots.remove_above(segment.base_offset)
         producers = producers_at(self.segments, self.snapshots, segment.base_offset)
@@ -189,6 +191,7 @@ class _Recovery:
             number, segment = number + 1, follower
         if follower is not None:
             self.drop(number + 1)
+        self.epochs.is_dirty = self.epochs.entries() != known
         if producers.end_offset < self.saved.recovery_point:
             logger.warning(
                 "%s ends at offset %d, although it was durable up to %d: somebody cut it",
