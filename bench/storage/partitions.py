@@ -79,7 +79,7 @@ def main() -> None:
         timed("look after all", count, lambda: sum(1 for _ in directories.look_after()))
         timed("checkpoint", count, directories.checkpoint)
         timed("clean stop", count, lambda: directories.close(1))
-        del logs
+        logs = []
         again = timed("clean start", count, lambda: opened(scratch))
         assert isinstance(again, Directories)
         assert sum(log.log_end_offset for log in again.logs()) == 2 * count
