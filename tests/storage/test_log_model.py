@@ -18,8 +18,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from headrace.config import LogConfig
 from headrace.errors import Refused
-from headrace.protocol.batch import Batch
+from headrace.protocol.batch import Batch, scan
 from headrace.protocol.control import build_marker
+from headrace.protocol.records import records_of
 from headrace.storage.log import Log
 from headrace.storage.producer_state import Origin, ProducerState
 from headrace.storage.recovery import Saved
@@ -185,6 +186,7 @@ class LogMachine(RuleBasedStateMachine):
         self.model = Model()
         self.epoch = 0
         self.saved_point = 0
+        self.followed = 0
 
     @initialize(preallocate=st.booleans())
     def begin(self, preallocate: bool) -> None:
@@ -330,10 +332,26 @@ class LogMachine(RuleBasedStateMachine):
         found = [(r.offset, r.timestamp, r.value) for r in records_in(self.log, start, bytes_max=bytes_max)]
         assert found == [record for record in self.model.records() if record[0] >= start]
 
+    @rule()
+    def read_along(self) -> None:
+        """As a consumer at the end does: from where its last read ended."""
+        start = min(max(self.followed, self.model.start), self.model.end)
+        found = [
+            (record.offset, record.timestamp, record.value)
+            for batch in scan(self.log.read(start, 1 << 20, self.model.end).take())
+            if not batch.is_control
+            for record in records_of(batch, 1 << 20).decode()
+            if record.offset >= start
+        ]
+        assert found == [record for record in self.model.records() if record[0] >= start]
+        self.followed = self.model.end
+
     @invariant()
     def is_as_the_model_says(self) -> None:
         if hasattr(self, "log"):
+            read_end = self.log.read_end
             check(self.log, self.model)
+            self.log.read_end = read_end
             assert self.disk.open_files <= 1 + len(self.log.segments)
 
     def _entry(self, sizes: list[int], step: int) -> Entry:

@@ -36,6 +36,16 @@ def read(log: Log, offset: int, bytes_max: int, offset_max: int, *, min_one_batc
     if offset >= offset_max:
         return Fetched([], 0, offset)
     segments = log.segments
+    known = log.read_end
+    if known is not None and known[0] == offset and known[1] is segments.active and offset_max == end_offset:
+        # Whoever reads along asks for what was appended since the last read: all of it is behind where that ended.
+        _, segment, position = known
+        size_bytes = segment.size_bytes - position
+        if size_bytes <= bytes_max:
+            file = segment.file
+            file.hold()
+            log.read_end = (end_offset, segment, segment.size_bytes)
+            return Fetched([Piece(file, position, size_bytes)], size_bytes, end_offset)
     number = max(0, segments.number_at(offset))
     first = lookup.locate(segments[number], offset)
     while first is None:  # a gap that compaction left at a segment's end
@@ -69,6 +79,8 @@ def _gather(log: Log, number: int, first: Located, budget: int, offset_max: int)
             return Fetched(pieces, size_bytes, min(offset_max, segment_end if last is None else last + 1))
         number += 1
         if offset_max <= segment_end or number == len(segments):
+            if number == len(segments):
+                log.read_end = (offset_max, segment, end)
             break
         position = 0
     return Fetched(pieces, size_bytes, min(offset_max, segment_end) if size_bytes else first.base_offset)

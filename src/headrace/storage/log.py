@@ -90,6 +90,7 @@ class Log:
         "partition",
         "place",
         "producers",
+        "read_end",
         "segments",
         "snapshots",
         "topic",
@@ -131,6 +132,8 @@ class Log:
         self.high_watermark = min(max(high_watermark, log_start_offset), log_end_offset)
         self.offline: HeadraceError | None = None
         """Why it takes nothing any more; None as long as it does."""
+        self.read_end: tuple[int, Segment, int] | None = None
+        """Where the last read ended that came to its bound: the offset, the active segment, the position in it."""
         self.unflushed_records = 0
         self.last_flush_ms = now_ms
         self.checkpointed_recovery_point = unsynced.recovery_point
@@ -376,11 +379,15 @@ class Log:
             self._activate(active)
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
-        # Everything that can fail comes before the first change in memory.
         side_files = active.persist_indexes()
-        self.producers.end_offset = base_offset
-        side_files.append(self.snapshots.write(self.producers))
-        new = self.create_segment(base_offset, now_ms)
+        try:
+            self.producers.end_offset = base_offset
+            side_files.append(self.snapshots.write(self.producers))
+            new = self.create_segment(base_offset, now_ms)
+        except DiskError:
+            self.producers.end_offset = self.log_end_offset
+            raise
+        # From here on nothing can fail: a new file that stayed would end the log there, to the next start.
         active.deactivate(now_ms)
         self.segments.append(new)
         self.unsynced.closed(active, side_files)
@@ -470,6 +477,7 @@ class Log:
         """After a truncation: the log ends here, and this is what it knows of producers."""
         self.log_end_offset = log_end_offset
         self.producers = producers
+        self.read_end = None
         self.unflushed_records = 0
         self._roll_after_timestamp, self._roll_after_ms = None, _NEVER
         self.set_high_watermark(self.high_watermark)
