@@ -227,7 +227,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", help="where to write; a temporary folder in it is removed at the end")
     parser.add_argument("--only", choices=("throughput", "beside"))
+    parser.add_argument("--nice", type=int, default=0, help="below 0 keeps other work of the machine out (as root)")
     options = parser.parse_args()
+    os.nice(options.nice)
     touch_memory(4 << 30)
     if options.only != "beside":
         throughput(options.folder, options.records)

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace.config import CleanerConfig, LogConfig
 from headrace.protocol.batch import scan
+from headrace.protocol.batch_builder import build
 from headrace.protocol.compression import Compression
 from headrace.protocol.control import build_marker
 from headrace.protocol.kernel_types import Record
@@ -186,8 +187,6 @@ class Reader:
 
 
 def keyed(pairs: tuple[tuple[bytes | None, bytes | None], ...], now_ms: int, **header: Any) -> bytearray:
-    from headrace.protocol.batch_builder import build
-
     return build([(key, value, (), now_ms + i) for i, (key, value) in enumerate(pairs)], **header)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from headrace.config import CleanerConfig, LogConfig
+from headrace.protocol.batch import Batch
 from headrace.storage import names
 from headrace.storage.cleaner import Cleaner, cleanable_of, job_for
 from headrace.storage.cleaner_worker import run
@@ -192,8 +193,6 @@ def test_a_damaged_segment_is_set_aside_with_the_reason_and_the_rest_goes_on() -
 def test_a_batch_that_nobody_can_read_is_set_aside_with_what_to_do() -> None:
     real = dirty()
     content = bytearray(real.log.read(0, 1, 1).take())
-    from headrace.protocol.batch import Batch
-
     batch = Batch(memoryview(content))
     content[65] ^= 0xFF  # in its record, with a checksum that is right again
     batch._set_attributes(batch.attributes)

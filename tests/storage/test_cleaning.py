@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from headrace.config import LogConfig
+from headrace.config import LogConfig, TimestampType
 from headrace.protocol.batch import Batch
 from headrace.protocol.compression import Compression
 from headrace.protocol.control import build_marker
 from headrace.protocol.records import records_of
-from headrace.storage import names
+from headrace.storage import cleaning, names, offset_map
 from headrace.storage.cleaner import cleanable_of, job_for
 from headrace.storage.cleaning import clean
 from headrace.storage.cleaning_job import Cleaned, CleaningJob, Replacement, Worked, decode_line, encode_step
@@ -19,18 +23,14 @@ from headrace.storage.lookup import headers, read_batch
 from headrace.storage.producer_state import Origin
 from headrace.storage.transaction_index import AbortedTransaction
 from headrace.testing.disk import FaultyDisk
-from tests.storage.cleaning import COMPACT, DAY_MS, KEYS, START_MS, Compacted, keyed
+from tests.storage.cleaning import COMPACT, DAY_MS, KEYS, START_MS, Compacted, codec, keyed
+from tests.storage.test_offset_map import PLAIN
 
 HOUR_MS = 3_600_000
 
 
-def compacted(**changes: object) -> Compacted:
-    return Compacted(config=changed(**changes))
-
-
-def changed(**changes: object) -> LogConfig:
-    values = {field: getattr(COMPACT, field) for field in LogConfig.fields}
-    return LogConfig(**values | changes)
+def compacted(**changes: Any) -> Compacted:
+    return Compacted(config=COMPACT.replace(**changes))
 
 
 def batches_in(real: Compacted) -> list[Batch]:
@@ -109,8 +109,6 @@ def test_a_batch_that_loses_records_keeps_its_codec(compression: Compression) ->
 
 
 def test_a_batch_with_append_time_keeps_it() -> None:
-    from headrace.config import TimestampType
-
     real = compacted(message_timestamp_type=TimestampType.LOG_APPEND_TIME)
     real.put((b"a", b"1"), (b"b", None), (b"c", b"3"))
     real.now_ms += 5
@@ -442,6 +440,25 @@ def test_a_job_and_its_steps_come_back_as_they_were() -> None:
     assert CleaningJob.decode(job.encode()) == job
     for step in (Replacement(0, [0, 5], 100, 7, True), Cleaned(5, 1, 0.5, 10, 20)):
         assert decode_line(encode_step(step)) == step
+
+
+@given(st.integers(0, 2**32))
+def test_the_files_are_the_same_without_a_compiler(seed: int) -> None:
+    chance = random.Random(seed)
+    real = Compacted()
+    for number in range(40):
+        pairs = [(chance.choice(KEYS), chance.choice([None, b"%d" % number])) for _ in range(chance.randint(1, 4))]
+        real.put(*pairs, compression=codec(chance.randrange(5)))
+    real.roll()
+    job = job_for(real.log, cleanable_of(real.log, START_MS), real.cleaner._config, 1, START_MS, bytes(16))
+    written = []
+    for form in (offset_map.OffsetMap, PLAIN):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cleaning, "OffsetMap", form)
+            steps = list(clean(job, real.disk))
+        files = [name for name in real.disk.names("t-0") if name.endswith(names.CLEANED)]
+        written.append((steps, [(name, real.disk.read(f"t-0/{name}")) for name in files]))
+    assert written[0] == written[1]
 
 
 def test_each_step_is_bounded() -> None:
