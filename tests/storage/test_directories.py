@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from contextlib import suppress
 
 import pytest
 
@@ -10,6 +12,7 @@ from headrace.errors import Error, Refused
 from headrace.storage.disk import DiskError, DiskInUse, SyncFailed
 from headrace.storage.identity import MetaProperties, WrongDirectory
 from headrace.storage.log import Log
+from headrace.storage.log_directory import SYNC_FAILED
 from headrace.storage.progress import Progress
 from headrace.testing.disk import Crash, Faults, FaultyDisk
 from tests.storage.batches import batch
@@ -263,6 +266,86 @@ def test_hazard_8_after_a_failed_sync_the_next_start_believes_the_device_and_not
     assert log.log_end_offset == 5
     assert flush(node, log) == [None]
     assert node.restart(power_lost=True).directories.log("t", 0).log_end_offset == 5  # type: ignore[union-attr]
+
+
+def test_hazard_8_a_sync_that_fails_outside_the_group_commit_takes_the_directory_offline_too() -> None:
+    node = Node(two_disks())
+    log = node.directories.create("t", 0, TOPIC_ID)
+    offline: list[str] = []
+    node.directories.on_offline = lambda directory: offline.append(directory.root)
+    fill(log, 20)
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    disk = log.place.disk
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.fail_sync_at = disk.syncs + 1
+    with pytest.raises(SyncFailed):
+        log.truncate_to(7, node.now_ms)
+    assert isinstance(node.directories.why_offline("t", 0), SyncFailed)
+    assert [directory.root for directory in node.directories.online] == ["/disk1"]
+    assert disk.exists(SYNC_FAILED), "the next start believes the device and not the cache"
+    node.drain()
+    assert offline == ["/disk0"]
+    assert node.directories.create("u", 0, TOPIC_ID).place.disk.root == "/disk1"
+
+
+def test_hazard_8_a_sync_that_fails_in_a_thread_is_told_on_the_loop() -> None:
+    node = Node(two_disks())
+    offline: list[int] = []
+    node.directories.on_offline = lambda directory: offline.append(threading.get_ident())
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.fail_sync_at = disk.syncs + 1
+
+    def sync() -> None:
+        with suppress(SyncFailed):
+            disk.sync_directory("")
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    thread.join()
+    assert isinstance(node.directories.all[0].offline, SyncFailed)
+    assert offline == []
+    node.drain()
+    assert offline == [threading.get_ident()]
+
+
+def test_hazard_8_a_failed_sync_of_a_move_takes_the_target_offline_and_the_source_goes_on() -> None:
+    node = Node(two_disks())
+    log = with_history(node)
+    source, target = node.directories.all
+    move = node.directories.move("t", 0, target.id)
+    assert move is not None
+    move.step(300, node.now_ms)
+    move.flush()
+    node.drain()
+    log.truncate_to(20, node.now_ms)
+    disk = target.disk
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.fail_sync_at = disk.syncs + 1
+    with pytest.raises(SyncFailed):
+        move.step(300, node.now_ms)
+    node.drain()
+    assert isinstance(target.offline, SyncFailed)
+    assert disk.exists(SYNC_FAILED)
+    node.directories.cancel_move("t", 0)  # it went with its target, and who moved it need not know
+    assert node.directories.online == [source]
+    append(log, b"goes on")
+
+
+def test_hazard_8_a_sync_that_fails_at_the_start_is_known_to_the_next() -> None:
+    disks = two_disks()
+    node = Node(disks)
+    for partition in range(2):
+        fill(node.directories.create("t", partition, TOPIC_ID), 5)
+    node.stop()
+    again = [disk.restart() for disk in disks]
+    again[0].faults.fail_sync_at = 1
+    node = Node(again)
+    assert isinstance(node.directories.failed["/disk0"], SyncFailed)
+    assert again[0].exists(SYNC_FAILED)
+    assert node.directories.log("t", 0) is None
+    assert node.directories.log("t", 1) is not None
 
 
 def test_a_directory_that_fails_at_the_start_leaves_the_others() -> None:

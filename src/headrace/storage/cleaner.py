@@ -314,7 +314,7 @@ class Cleaner:
         if trouble is Trouble.INDEX_DAMAGED and _rebuild_transaction_indexes(log):
             trouble = Trouble.TRANSIENT
         if isinstance(error, SyncFailed):
-            log.place.disk.offline = log.place.disk.offline or error
+            log.place.disk.go_offline(error)
             self._on_sync_failed(log, error)
         before = self._set_aside.get(log)
         failures = 1 if before is None else before.failures + 1

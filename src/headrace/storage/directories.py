@@ -82,6 +82,8 @@ class Directories:
         self.failed[root] = error
 
     def _went_offline(self, directory: LogDirectory) -> None:
+        if directory not in self.all:
+            return  # it was left out at the start
         for key, move in list(self._moves.items()):
             if move.target_directory is directory or move.source_directory is directory:
                 del self._moves[key]
@@ -185,7 +187,10 @@ class Directories:
         return log
 
     def cancel_move(self, topic: str, partition: int) -> None:
-        self._moves.pop((topic, partition)).cancel()
+        """Gives up the copy, unless that was done already: a directory that goes offline takes its moves along."""
+        move = self._moves.pop((topic, partition), None)
+        if move is not None:
+            move.cancel()
 
     def _moves_to(self, directory: LogDirectory) -> int:
         return sum(move.target_directory is directory for move in self._moves.values())

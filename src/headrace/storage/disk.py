@@ -20,7 +20,7 @@ from __future__ import annotations
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from headrace.errors import HeadraceError
@@ -132,10 +132,12 @@ class Lock(ABC):
 class Disk(ABC):
     """A folder of files. Everything above storage is handed one; the simulator hands in one that crashes."""
 
-    __slots__ = ("offline", "root")
+    __slots__ = ("offline", "on_offline", "root")
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.on_offline: Callable[[SyncFailed], None] = lambda failure: None
+        """Called once, by whoever's sync failed first, in that thread."""
         self.offline: SyncFailed | None = None
         """The first failed sync. From then on everything that makes a promise raises it again."""
 
@@ -226,6 +228,12 @@ class Disk(ABC):
     def full_path(self, path: str) -> str:
         """The path as a person knows it."""
         return f"{self.root}/{path}" if path else self.root
+
+    def go_offline(self, failure: SyncFailed) -> None:
+        """A sync has failed: the first failure is the reason, and is told."""
+        if self.offline is None:
+            self.offline = failure
+            self.on_offline(failure)
 
     def promise(self) -> None:
         """Raises when a sync has failed before: the disk promises nothing any more."""

@@ -129,8 +129,7 @@ class LocalDisk(Disk):
     def sync_failed(self, path: str, error: OSError) -> NoReturn:
         """Goes offline, with the first failure as the reason."""
         failure = SyncFailed(self.full_path(path), os.strerror(error.errno or 0))
-        if self.offline is None:
-            self.offline = failure
+        self.go_offline(failure)
         raise failure from error
 
     def _call(self, path: str, call: Callable[..., Result], *arguments: object) -> Result:

@@ -76,6 +76,7 @@ class LogDirectory:
         "_is_writing",
         "_kept",
         "_lock",
+        "_offline",
         "_on_offline",
         "_ports",
         "_shared",
@@ -85,7 +86,6 @@ class LogDirectory:
         "doomed",
         "id",
         "logs",
-        "offline",
         "offline_logs",
     )
 
@@ -112,7 +112,7 @@ class LogDirectory:
         """What the checkpoints said of those, which stays so."""
         self.doomed: list[tuple[int, str]] = []
         """Folders of deleted partitions, and when they go."""
-        self.offline: HeadraceError | None = None
+        self._offline: HeadraceError | None = None
         self.clean_broker_epoch: int | None = None
         """Of the last stop, when it was clean; None when it was not."""
         self._lock: Lock = disk.lock()
@@ -123,6 +123,7 @@ class LogDirectory:
             raise
         self._flusher = ports.flusher_of(disk, self.go_offline)
         self._workers = ports.workers_of(disk)
+        disk.on_offline = self._sync_failed
 
     def _identify(self, cluster_id: str, node_id: int) -> bytes:
         found = MetaProperties.read(self.disk)
@@ -137,6 +138,11 @@ class LogDirectory:
     @property
     def root(self) -> str:
         return self.disk.root
+
+    @property
+    def offline(self) -> HeadraceError | None:
+        """Why nothing here is promised any more: from the first failed sync on, whoever asked for it (hazard 8)."""
+        return self._offline or self.disk.offline
 
     # --------------------------------------------------------------------------------------------------------- loading
 
@@ -175,7 +181,7 @@ class LogDirectory:
             name: {key: offset for key, offset in offsets.items() if key in self.offline_logs}
             for name, offsets in saved_offsets.items()
         }
-        if lost_sync:
+        if lost_sync and disk.offline is None:
             disk.remove(SYNC_FAILED)
         if not is_clean:
             for log in self.logs.values():
@@ -351,14 +357,22 @@ class LogDirectory:
 
     def go_offline(self, error: HeadraceError) -> None:
         """Nothing here is promised any more until a restart. What can be written says so to that."""
-        if self.offline is not None:
+        if self._offline is not None:
             return
-        self.offline = error
+        self._offline = error
         logger.error("log directory %s is offline with %d partitions: %s", self.root, len(self.logs), error)
         if isinstance(error, SyncFailed):
-            with suppress(DiskError):
-                self.disk.open(SYNC_FAILED, create=True).close()
+            self._mark_sync_failed()
         self._on_offline(self)
+
+    def _sync_failed(self, failure: SyncFailed) -> None:
+        """The disk tells, in the thread that synced: the next start knows at once, the others on the loop."""
+        self._mark_sync_failed()
+        self._workers.run(lambda: None, lambda result, error: self.go_offline(failure))
+
+    def _mark_sync_failed(self) -> None:
+        with suppress(DiskError):
+            self.disk.open(SYNC_FAILED, create=True).close()
 
     def close(self, broker_epoch: int) -> None:
         """A clean stop: writes everything, syncs it, says so, and gives the folder back. Blocks."""

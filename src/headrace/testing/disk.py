@@ -250,8 +250,7 @@ class FaultyDisk(Disk):
 
     def fail_sync(self, path: str) -> None:
         failure = SyncFailed(self.full_path(path), "Input/output error")
-        if self.offline is None:
-            self.offline = failure
+        self.go_offline(failure)
         raise failure
 
     def free(self) -> int:
