@@ -195,7 +195,6 @@ async def beside(where: str | None, records: int, rounds: int) -> None:
                 now_ms=lambda: NOW_MS,
                 call_later=lambda seconds, call, ended=ended: ended.set(),  # type: ignore[misc]
                 secret=lambda: os.urandom(16),
-                on_sync_failed=lambda log, reason: None,
             )
             cleaner.poll()
             ended.clear()

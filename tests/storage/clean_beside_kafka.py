@@ -243,7 +243,6 @@ def clean_all(folder: Path) -> None:
         now_ms=now_ms,
         call_later=lambda seconds, call: later.append(call) if not seconds else None,
         secret=lambda: os.urandom(16),
-        on_sync_failed=lambda log, reason: None,
     )
     cleaner.poll()
     while len(workers) or later:

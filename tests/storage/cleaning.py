@@ -48,6 +48,7 @@ class Compacted:
         self.workers = SteppedWorkers()
         self.later: list[tuple[float, Callable[[], None]]] = []
         self.sync_failures: list[SyncFailed] = []
+        self.disk.on_offline = self.sync_failures.append
         self.settings = dict(cleaner)
         start: StartWork = cleaner.pop("start", InlineWork)
         self.cleaner = Cleaner(
@@ -58,7 +59,6 @@ class Compacted:
             now_ms=lambda: self.now_ms,
             call_later=lambda seconds, call: self.later.append((seconds, call)),
             secret=lambda: b"sixteen secrets!",
-            on_sync_failed=lambda log, failure: self.sync_failures.append(failure),
         )
         self.sequences: dict[tuple[int, int], int] = {}
 

@@ -78,7 +78,6 @@ class Several:
             now_ms=lambda: self.now_ms,
             call_later=lambda seconds, call: self.later.append((seconds, call)),
             secret=lambda: bytes(16),
-            on_sync_failed=lambda log, reason: None,
         )
 
     def _start(self, job: CleaningJob, disk: Disk) -> Work:
@@ -550,7 +549,6 @@ def cleaner_of(
         now_ms=now_ms,
         call_later=lambda seconds, call: None,
         secret=lambda: os.urandom(16),
-        on_sync_failed=lambda log, reason: None,
     )
 
 
@@ -602,13 +600,7 @@ class CleaningNode:
             now_ms=lambda: node.now_ms,
             call_later=lambda seconds, call: self.later.append(call) if not seconds else None,
             secret=lambda: bytes(16),
-            on_sync_failed=self._go_offline,
         )
-
-    def _go_offline(self, log: Log, failure: SyncFailed) -> None:
-        directory = self.node.directories.directory_of(log.topic, log.partition)
-        assert directory is not None
-        directory.go_offline(failure)
 
     def log(self, topic: str = "t") -> Log:
         log = self.node.directories.log(topic, 0)

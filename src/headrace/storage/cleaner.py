@@ -63,7 +63,6 @@ class Cleaner:
         "_logs",
         "_now_ms",
         "_on_rest",
-        "_on_sync_failed",
         "_poll_ms",
         "_running",
         "_secret",
@@ -86,13 +85,11 @@ class Cleaner:
         now_ms: Callable[[], int],
         call_later: Callable[[float, Callable[[], None]], object],
         secret: Callable[[], bytes],
-        on_sync_failed: Callable[[Log, SyncFailed], None],
         on_rest: Callable[[], None] = lambda: None,
     ) -> None:
         """`workers` are as many as there may be cleanings at once. `call_later` is the loop's, in seconds.
 
-        `secret` gives 16 random bytes. `on_sync_failed` takes the log's directory offline: whoever did the work, the
-        sync that failed was of this disk (hazard 8). `on_rest` is called when there is nothing to clean.
+        `secret` gives 16 random bytes. `on_rest` is called when there is nothing to clean.
         """
         self._logs = logs
         self._config = config
@@ -102,7 +99,6 @@ class Cleaner:
         self._now_ms = now_ms
         self._call_later = call_later
         self._secret = secret
-        self._on_sync_failed = on_sync_failed
         self._on_rest = on_rest
         self._throttle = Throttle(config.log_cleaner_io_max_bytes_per_second)
         self._running: dict[Log, _Running] = {}
@@ -314,8 +310,7 @@ class Cleaner:
         if trouble is Trouble.INDEX_DAMAGED and _rebuild_transaction_indexes(log):
             trouble = Trouble.TRANSIENT
         if isinstance(error, SyncFailed):
-            log.place.disk.go_offline(error)
-            self._on_sync_failed(log, error)
+            log.place.disk.go_offline(error)  # whoever did the work, the sync that failed was of this disk (hazard 8)
         before = self._set_aside.get(log)
         failures = 1 if before is None else before.failures + 1
         retry_ms = None
