@@ -34,7 +34,7 @@ from headrace.storage.disk import Disk, DiskError, DiskFull, SyncFailed
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.log import Log
 from headrace.storage.workers import WorkerThread
-from headrace.testing.disk import FaultyDisk
+from headrace.testing.disk import Faults, FaultyDisk
 from headrace.testing.workers import SteppedWorkers
 from tests.storage.cleaning import COMPACT, KEYS, START_MS, Compacted, keyed
 from tests.storage.logs import values_in
@@ -220,6 +220,24 @@ def test_what_may_be_better_later_is_tried_again_less_and_less_often() -> None:
     faults.capacity_bytes = None
     real.clean()
     assert not real.cleaner.set_aside
+    assert real.log.clean_offset == 20
+
+
+@pytest.mark.parametrize("faults", [{"read_only": True}, {"unreadable": ("t-0",)}, {"forbidden": ("t-0",)}])
+def test_what_an_operator_can_put_right_is_said_and_tried_again(faults: dict[str, Any]) -> None:
+    real = dirty()
+    expected = real.table()
+    for name, value in faults.items():
+        setattr(platter_disk(real).faults, name, value)
+    real.clean()
+    aside = real.cleaner.set_aside["t", 0]
+    assert any(word in aside.reason for word in ("mount it for writing", "check the disk", "give the user"))
+    assert aside.retry_ms is not None
+    platter_disk(real).faults = Faults()
+    real.now_ms = aside.retry_ms
+    real.clean()
+    assert not real.cleaner.set_aside
+    assert real.table() == expected
     assert real.log.clean_offset == 20
 
 

@@ -475,6 +475,20 @@ def test_each_step_is_bounded() -> None:
     assert sum(step.bytes_read for step in steps) >= log.size_bytes
 
 
+def test_a_job_for_which_there_is_no_memory_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(*arguments: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(cleaning, "OffsetMap", none_left)
+    real = Compacted()
+    real.put((b"a", b"1"))
+    real.roll()
+    real.clean()
+    aside = real.cleaner.set_aside["t", 0]
+    assert "lower log.cleaner.dedupe.buffer.size" in aside.reason
+    assert aside.retry_ms is not None
+
+
 def test_a_job_without_memory_for_a_key_says_what_to_do() -> None:
     real = Compacted(log_cleaner_dedupe_buffer_size=23)
     real.put((b"a", b"1"))

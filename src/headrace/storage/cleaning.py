@@ -21,6 +21,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from itertools import chain
+from typing import Final
 
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.protocol.batch import CONTROL_BIT, Batch
@@ -47,6 +48,8 @@ from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.offset_map import ENTRY_BYTES, OffsetMap
 from headrace.storage.scan import LogDamaged, SegmentScan
 from headrace.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+STEP_BYTES_MIN: Final = 1024
 
 
 def clean(job: CleaningJob, disk: Disk) -> Iterator[Step]:
@@ -80,7 +83,7 @@ class Cleaning:
         """Before it, the map knows every key."""
         self._mask = bytearray()
         self._path_at_hand = ""
-        self._step_bytes = max(1, job.io_buffer_bytes // 2)
+        self._step_bytes = max(STEP_BYTES_MIN, job.io_buffer_bytes // 2)
         self._bytes_read = self._bytes_written = self._told_read = self._told_written = 0
         self._records_read = self._records_kept = self._oversized_batches = 0
 
@@ -322,7 +325,14 @@ def _map_for(job: CleaningJob) -> OffsetMap:
             f"{job.dedupe_buffer_bytes} bytes hold no key; raise log.cleaner.dedupe.buffer.size, or lower "
             "log.cleaner.threads."
         )
-    return OffsetMap(min(job.dedupe_buffer_bytes, needed_bytes), job.load_factor, job.secret)
+    size_bytes = min(job.dedupe_buffer_bytes, needed_bytes)
+    try:
+        return OffsetMap(size_bytes, job.load_factor, job.secret)
+    except MemoryError:
+        raise CleaningFailed(
+            Trouble.TRANSIENT,
+            f"There are no {size_bytes} bytes of memory for the keys; lower log.cleaner.dedupe.buffer.size.",
+        ) from None
 
 
 def _ends(sources: list[Source], end_offset: int) -> list[int]:

@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from headrace.errors import HeadraceError, ProtocolError
-from headrace.storage.disk import DiskFull, FileVanished, SyncFailed, TooManyOpenFiles
+from headrace.storage.disk import DiskError, SyncFailed
 from headrace.storage.index import IndexDamaged
 from headrace.storage.transaction_index import AbortedTransaction
 
@@ -118,7 +118,7 @@ class Trouble(Enum):
     INDEX_DAMAGED = "index damaged"
     """The log makes the index anew, and it is tried again."""
     TRANSIENT = "transient"
-    """No room, too many files, a file that went meanwhile, a worker that died: it is tried again, later and later."""
+    """The disk did not do as it was asked, the worker died: it is tried again, later and later."""
     SYNC_FAILED = "sync failed"
     """The log directory is offline (hazard 8)."""
 
@@ -136,7 +136,7 @@ def trouble_of(error: Exception) -> Trouble:
         return Trouble.SYNC_FAILED
     if isinstance(error, IndexDamaged):
         return Trouble.INDEX_DAMAGED
-    if isinstance(error, DiskFull | FileVanished | TooManyOpenFiles):
+    if isinstance(error, DiskError):
         return Trouble.TRANSIENT
     if isinstance(error, HeadraceError | ProtocolError):
         return Trouble.DAMAGED
