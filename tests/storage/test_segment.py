@@ -51,6 +51,7 @@ def filled(times: list[list[int]], gap: int = 0, place: Place | None = None) -> 
 
 def closed(segment: Segment) -> Segment:
     """As the next process finds it."""
+    segment.persist_indexes()
     segment.deactivate(now_ms=7)
     stat = segment.place.disk.stat(segment.path())
     return Segment(segment.place, segment.base_offset, stat.size, stat.modified_ms)

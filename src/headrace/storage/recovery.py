@@ -187,7 +187,8 @@ class _Recovery:
             assert follower is not None, "a log ends with its last segment"
             producers.end_offset = follower.base_offset
             snapshot = names.segment_name(follower.base_offset) + names.SNAPSHOT
-            self.rebuilt.append((segment, [*segment.deactivate(segment.modified_ms), snapshot]))
+            self.rebuilt.append((segment, [*segment.persist_indexes(), snapshot]))
+            segment.deactivate(segment.modified_ms)
             number, segment = number + 1, follower
         if follower is not None:
             self.drop(number + 1)
@@ -222,6 +223,8 @@ class _Recovery:
     def _ends_here(self, scan: SegmentScan, segment: Segment, follower: Segment | None) -> bool:
         """Cuts what a crash left, and says whether the log ends with this segment."""
         damage = scan.damage()
+        if follower is not None and (scan.next_offset > follower.base_offset or damage is not None):
+            follower = self._real_follower(scan, segment, follower)
         is_durable = scan.next_offset < self.saved.recovery_point
         if damage is not None and (
             is_durable or (not damage.is_lost_write and (damage.is_followed or follower is not None))
@@ -253,6 +256,23 @@ class _Recovery:
             )
             return True
         return False
+
+    def _real_follower(self, scan: SegmentScan, segment: Segment, follower: Segment) -> Segment | None:
+        """None for the empty file of a roll that failed: it was removed, a crash took that back, and the log went on.
+
+        A segment with batches at offsets that the one before it has too is left by no crash.
+        """
+        if scan.next_offset >= follower.base_offset and follower is self.segments.active and not follower.size_bytes:
+            return None
+        if scan.next_offset > follower.base_offset:
+            found = lookup.locate(segment, follower.base_offset)
+            raise LogDamaged(
+                segment.full_path(),
+                scan.position if found is None else found.position,
+                segment.size_bytes,
+                f"they have offsets from {follower.base_offset} on, with which {follower.full_path()} begins",
+            )
+        return follower
 
     def drop(self, start: int) -> None:
         """Removes segments from a number on, the newest first, so that a crash in between leaves no gap."""

@@ -224,17 +224,13 @@ class Segment:
             self._offset_index, self._time_index, self._transaction_index = offset_index, time_index, transaction_index
             self._max_timestamp, self._max_timestamp_offset = time_index.last_entry
 
-    def deactivate(self, now_ms: int) -> list[str]:
-        """Writes the indexes to their files and leaves them to the cache; returns the names of those files."""
-        assert self._offset_index is not None
-        assert self._time_index is not None
-        written = self.persist_indexes()
+    def deactivate(self, now_ms: int) -> None:
+        """Leaves the indexes to the cache, after `persist_indexes`. Touches no file, and so it can't fail."""
         self.modified_ms = now_ms
         for index in (self._offset_index, self._time_index, self._transaction_index):
             if index is not None and len(index):
                 self.place.indexes.get((self, type(index)), lambda index=index: index)  # type: ignore[misc]
         self._offset_index = self._time_index = self._transaction_index = None
-        return written
 
     def persist_indexes(self) -> list[str]:
         """Writes out what the files do not have yet; returns their names.

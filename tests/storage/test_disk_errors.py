@@ -1,0 +1,134 @@
+"""An error (no crash) at every disk call of what changes a log's segments: it goes on as if nothing was, or is offline.
+
+After each, records are appended and flushed if the log takes them, and the next start must find what it promised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from headrace.config import LogConfig
+from headrace.errors import Error, HeadraceError, Refused
+from headrace.storage.disk import DiskError, DiskFull, TooManyOpenFiles
+from headrace.storage.log import Log
+from headrace.storage.recovery import Saved
+from headrace.storage.scan import LogDamaged
+from headrace.testing.disk import FaultyDisk
+from tests.storage.batches import START_MS, batch
+from tests.storage.logs import open_at, values_in
+
+COUNT = 20
+CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=10)
+ERRORS = [DiskError, DiskFull, TooManyOpenFiles]
+
+Values = list[tuple[int, bytes | None]]
+
+
+def filled() -> tuple[FaultyDisk, Log, Values]:
+    """Ten segments of two records each, all of them durable."""
+    disk = FaultyDisk()
+    log = open_at(disk, CONFIG)
+    for number in range(COUNT):
+        content = batch(b"%d" % number + b"v" * 150, timestamps=[START_MS + number])
+        log.append_as_leader(memoryview(content), 1, START_MS)
+    log.set_high_watermark(log.log_end_offset)
+    log.flush(durable)
+    log.checkpointed(log.recovery_point, log.truncations)
+    return disk, log, values_in(log)
+
+
+def durable(error: DiskError | None) -> None:
+    assert error is None
+
+
+def with_each_error(
+    operation: Callable[[Log], object], kind: type[DiskError]
+) -> Iterator[tuple[FaultyDisk, Log, Values, bool]]:
+    """Once for each disk call of an operation, which fails: the log after it, and whether the operation raised."""
+    call = 1
+    while True:
+        disk, log, values = filled()
+        before = disk.calls
+        disk.faults.errors_at_calls = {before + call: kind}
+        has_raised = False
+        try:
+            operation(log)
+        except HeadraceError:
+            has_raised = True
+        if disk.calls < before + call:
+            return
+        disk.faults.errors_at_calls = {}
+        yield disk, log, values, has_raised
+        call += 1
+
+
+def append(log: Log, value: bytes) -> Values:
+    """What is appended and flushed, which is nothing when the log is offline: then it says so."""
+    if log.offline is None:
+        offset = log.append_as_leader(memoryview(batch(value)), 2, START_MS).first_offset
+        log.flush(durable)
+        return [(offset, value)]
+    with pytest.raises(Refused) as refused:
+        log.append_as_leader(memoryview(batch(value)), 2, START_MS)
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    return []
+
+
+def restarted(disk: FaultyDisk, log: Log, *, power_lost: bool) -> Log:
+    saved = Saved(False, log.checkpointed_recovery_point, 0, 0)
+    return open_at(disk.restart(power_lost=power_lost), CONFIG, saved)
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+@pytest.mark.parametrize("kind", ERRORS)
+def test_a_roll_that_fails_loses_nothing_that_is_flushed_after_it(kind: type[DiskError], power_lost: bool) -> None:
+    for disk, log, values, _ in with_each_error(lambda log: log.roll(START_MS), kind):
+        assert log.offline is None
+        values += append(log, b"small")
+        values += append(log, b"large" * 100)
+        assert values_in(log) == values
+        log = restarted(disk, log, power_lost=power_lost)
+        assert values_in(log) == values
+        assert log.log_end_offset == COUNT + 2
+
+
+def test_a_new_segment_that_can_not_be_removed_after_a_failed_roll_takes_the_log_offline() -> None:
+    disk, log, values = filled()
+    disk.trace = []
+    log.roll(START_MS)
+    created = 1 + disk.trace.index(f"open {log.segments.active.path()}")
+    disk, log, values = filled()
+    # The size of the new file, and then its removal.
+    disk.faults.errors_at_calls = {disk.calls + created + 1: DiskError, disk.calls + created + 2: DiskError}
+    with pytest.raises(DiskError):
+        log.roll(START_MS)
+    assert log.offline is not None
+    assert append(log, b"new") == []
+    assert values_in(restarted(disk, log, power_lost=False)) == values
+
+
+def leave_file(log: Log, offset: int, content: bytes) -> None:
+    file = log.place.create(f"{offset:020}.log")
+    file.write(0, [content])
+    file.close()
+
+
+@pytest.mark.parametrize("torn", [b"", b"\0\0\0\0\0\0\0\x15torn"])
+def test_an_empty_segment_that_the_one_before_reaches_past_is_dropped(torn: bytes) -> None:
+    disk, log, values = filled()
+    values += append(log, b"new")
+    leave_file(log, COUNT, b"")
+    log.segments.active.file.write(log.segments.active.size_bytes, [torn])
+    log = restarted(disk, log, power_lost=False)
+    assert values_in(log) == values
+    assert not disk.platter.find(f"t-0/{COUNT:020}.log")
+
+
+def test_segments_that_have_the_same_offsets_are_damage() -> None:
+    disk, log, _ = filled()
+    append(log, b"new")
+    leave_file(log, COUNT, bytes(batch(b"other", base_offset=COUNT)))
+    with pytest.raises(LogDamaged, match="they have offsets from 20 on, with which .*20.log begins"):
+        restarted(disk, log, power_lost=False)
