@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.columns import print_columns
+from headrace.cli.columns import Column, Columns, print_columns
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.protocol import messages
 from headrace.protocol.apis import Api, all_apis, find_api
@@ -291,12 +291,12 @@ def _from_hex(digits: str) -> bytes:
 
 def _print_rows(frame: bytes, rows: list[Row]) -> None:
     """Bytes are counted from the start of the frame, behind its length, as errors count them."""
-    cells = []
-    for row in rows:
-        taken = frame[row.position : row.position + row.size]
-        shown = taken[:BYTES_SHOWN].hex(" ") + (" …" if len(taken) > BYTES_SHOWN else "")
-        cells.append((str(row.position), "  " * row.depth + row.name, row.value, row.type, shown))
-    print_columns(cells, ("dim", "cyan", "bold", "", "dim"), (">byte", "field", "value", "type", "bytes"))
+    titles = (Column(">byte", "dim"), Column("field", "cyan"), Column("value", "bold"), Column("type", "", 1))
+    with Columns((*titles, Column("bytes", "dim", 2)), page_rows=len(rows) + 1) as printed:
+        for row in rows:
+            taken = frame[row.position : row.position + row.size]
+            shown = taken[:BYTES_SHOWN].hex(" ") + (" …" if len(taken) > BYTES_SHOWN else "")
+            printed.row((str(row.position), "  " * row.depth + row.name, row.value, row.type, shown))
 
 
 def _row_as_json(row: Row) -> dict[str, Any]:
