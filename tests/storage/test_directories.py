@@ -9,12 +9,13 @@ from contextlib import suppress
 import pytest
 
 from headrace.errors import Error, Refused
-from headrace.storage.disk import DiskError, DiskInUse, SyncFailed
+from headrace.storage.disk import Disk, DiskError, DiskInUse, SyncFailed
 from headrace.storage.identity import MetaProperties, WrongDirectory
 from headrace.storage.log import Log
 from headrace.storage.log_directory import SYNC_FAILED
 from headrace.storage.progress import Progress
 from headrace.testing.disk import Crash, Faults, FaultyDisk
+from headrace.testing.disk_platter import Platter
 from tests.storage.batches import batch
 from tests.storage.logs import values_in
 from tests.storage.nodes import CLUSTER, SMALL, TOPIC_ID, Node
@@ -392,6 +393,141 @@ def test_hazard_15_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:
     disk.faults.capacity_bytes = 1 << 30
     append(log, b"goes on")
     assert values_in(log) == [*values, (3, b"goes on")]
+
+
+def test_hazard_15_a_partition_that_a_full_disk_does_not_let_be_made_leaves_nothing() -> None:
+    node = Node()
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    for room in range(80):
+        disk.faults.capacity_bytes = disk.platter.used_bytes() + room
+        try:
+            node.directories.create("t", 0, TOPIC_ID)
+        except Refused as refused:
+            assert "disk is full; free space" in str(refused)
+            assert not disk.exists("t-0")
+        else:
+            break
+    assert 40 < room < 79
+    node = node.restart()
+    assert node.directories.why_offline("t", 0) is None
+    assert node.directories.log("t", 0) is not None
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"partition.metadata": b""},
+        {"partition.metadata": b"version: 0\n"},
+        {"partition.metadata.tmp": b"version: 0\ntopic"},
+        {"00000000000000000000.log": b""},
+        {"partition.metadata": b"", "00000000000000000000.log": b"", "00000000000000000000.index": b""},
+    ],
+    ids=str,
+)
+def test_a_partition_that_was_not_finished_when_it_was_made_goes_at_the_next_start(
+    files: dict[str, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    node = Node()
+    put(node.disks[0], "t-0", files)
+    with caplog.at_level(logging.WARNING):
+        node = node.restart()
+    assert "/disk0/t-0 was not finished when it was made, and is removed" in caplog.text
+    assert not node.disks[0].exists("t-0")
+    assert node.directories.why_offline("t", 0) is None
+    assert node.directories.create("t", 0, TOPIC_ID).topic_id == TOPIC_ID
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"partition.metadata": b"", "00000000000000000000.log": b"x"},
+        {"partition.metadata": b"", "00000000000000000007.log": b""},
+        {"partition.metadata": b"", "00000000000000000000.log": b"", "leader-epoch-checkpoint": b"0\n1\n3 0\n"},
+    ],
+    ids=str,
+)
+def test_a_partition_that_has_come_anywhere_is_not_removed_for_a_damaged_topic_id(files: dict[str, bytes]) -> None:
+    node = Node()
+    put(node.disks[0], "t-0", files)
+    node = node.restart()
+    assert "partition.metadata is damaged" in str(node.directories.why_offline("t", 0))
+    assert set(node.disks[0].names("t-0")) == set(files)
+
+
+def test_a_loss_of_power_after_a_partition_was_made_leaves_it_whole_or_not_at_all() -> None:
+    seen = set()
+    for seed in range(30):
+        node = Node([FaultyDisk(Platter(seed), root="/disk0")])
+        node.directories.create("t", 0, TOPIC_ID)
+        node = node.restart(power_lost=True)
+        assert node.directories.why_offline("t", 0) is None
+        log = node.directories.log("t", 0)
+        assert log is None or log.topic_id == TOPIC_ID
+        seen.add(log is None)
+        if log is None:
+            node.directories.create("t", 0, TOPIC_ID)
+    assert seen == {True, False}
+
+
+def put(disk: Disk, folder: str, files: dict[str, bytes]) -> None:
+    disk.make_directory(folder)
+    for name, content in files.items():
+        disk.replace(f"{folder}/{name}", content)
+
+
+def with_a_damaged_partition(*, disks: int = 1, spoilt: str) -> Node:
+    """Its t-0 can't be opened, and has records that were durable."""
+    node = Node([FaultyDisk(root=f"/disk{number}") for number in range(disks)])
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 30)
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    if spoilt == "partition.metadata":
+        disk.replace("t-0/partition.metadata", b"")
+    else:
+        disk.platter.flip_bit(log.segments.active.path(), 80)
+    node = node.restart()
+    assert node.directories.log("t", 0) is None
+    assert node.directories.why_offline("t", 0) is not None
+    return node
+
+
+@pytest.mark.parametrize("disks", [1, 2], ids=["one directory", "another directory has room"])
+@pytest.mark.parametrize(
+    ("spoilt", "topic_id"), [("partition.metadata", bytes(16)), ("partition.metadata", TOPIC_ID), ("log", TOPIC_ID)]
+)
+def test_hazard_9_a_partition_is_not_made_anew_over_one_that_is_offline(
+    spoilt: str, topic_id: bytes, disks: int
+) -> None:
+    node = with_a_damaged_partition(disks=disks, spoilt=spoilt)
+    before = node.disks[0].scan("t-0")
+    with pytest.raises(Refused, match=r"/disk0/t-0 is there and can't be used \(.*; mend it or move it out") as refused:
+        node.directories.create("t", 0, topic_id)
+    assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    assert node.disks[0].scan("t-0") == before
+    assert node.directories.log("t", 0) is None
+    assert node.directories.why_offline("t", 0) is not None
+
+
+@pytest.mark.parametrize("disks", [1, 2], ids=["one directory", "another directory has room"])
+def test_hazard_9_a_topic_made_again_has_nothing_of_the_one_before_that_is_offline(disks: int) -> None:
+    node = with_a_damaged_partition(disks=disks, spoilt="log")
+    names = set(node.disks[0].names("t-0"))
+    log = node.directories.create("t", 0, bytes(16))
+    assert (log.topic_id, log.log_end_offset) == (bytes(16), 0)
+    assert node.directories.why_offline("t", 0) is None
+    append(log, b"new")
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    node = node.restart(power_lost=True, seed=1)
+    log = node.directories.log("t", 0)  # type: ignore[assignment]
+    assert values_in(log) == [(0, b"new")]
+    (stray,) = (name for name in node.disks[0].names() if name.endswith("-stray"))
+    assert set(node.disks[0].names(stray)) == names, "its files are kept for the operator"
 
 
 # ------------------------------------------------------------------------------------------------------------ deletion

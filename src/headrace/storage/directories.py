@@ -138,6 +138,9 @@ class Directories:
             raise Refused(Error.KAFKA_STORAGE_ERROR, f"{topic}-{partition} has no log directory that is online.")
         directory = min(online, key=lambda found: len(found.logs) + self._moves_to(found))
         try:
+            for other in self.all:
+                if (topic, partition) in other.offline_logs:
+                    other.make_way(topic, partition, topic_id)
             log = directory.create(topic, partition, topic_id)
         except DiskError as error:
             raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headrace.config import LogConfig
-from headrace.errors import HeadraceError
+from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage import names
 from headrace.storage.checkpoint import (
     CLEANED,
@@ -27,10 +27,16 @@ from headrace.storage.checkpoint import (
     write_offsets,
 )
 from headrace.storage.clean_shutdown import take_clean_shutdown, write_clean_shutdown
-from headrace.storage.disk import Disk, DiskError, FileVanished, Lock, SyncFailed
+from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, FileVanished, Lock, SyncFailed
 from headrace.storage.flush import SyncsFiles
 from headrace.storage.handles import Handles
-from headrace.storage.identity import PARTITION_METADATA, MetaProperties, encode_topic_id, read_topic_id
+from headrace.storage.identity import (
+    PARTITION_METADATA,
+    MetaProperties,
+    WrongDirectory,
+    encode_topic_id,
+    read_topic_id,
+)
 from headrace.storage.index import IndexCache
 from headrace.storage.log import Log, LogOptions
 from headrace.storage.names import Fate
@@ -167,6 +173,10 @@ class LogDirectory:
                 lost_sync=lost_sync,
             )
             try:
+                if not any(offsets.get(key) for offsets in saved_offsets.values()) and _is_unmade(disk, folder):
+                    logger.warning("%s was not finished when it was made, and is removed", disk.full_path(folder))
+                    remove_folder(disk, folder)
+                    continue
                 log = self._open(key, folder, saved, now_ms, None if progress is None else progress.verified)
             except SyncFailed:
                 raise
@@ -175,8 +185,9 @@ class LogDirectory:
                 self.offline_logs[key] = error
             else:
                 self.logs[key] = log
-            if progress is not None:
-                progress.opened()
+            finally:
+                if progress is not None:
+                    progress.opened()
         self._kept = {
             name: {key: offset for key, offset in offsets.items() if key in self.offline_logs}
             for name, offsets in saved_offsets.items()
@@ -229,23 +240,73 @@ class LogDirectory:
     def create(
         self, topic: str, partition: int, topic_id: bytes, *, folder: str | None = None, is_future: bool = False
     ) -> Log:
-        """A new, empty log. It is durable with the first flush; before that there is nothing in it to lose."""
+        """A new, empty log. It is durable with the first flush; before that there is nothing in it to lose.
+
+        Raises Refused for a partition that is here and offline, and DiskError, after which nothing is left of it.
+        """
         self.disk.promise()
         key = (topic, partition)
         assert is_future or key not in self.logs, "a partition is made once"
         folder = folder or names.folder_name(topic, partition)
+        if not is_future:
+            self.make_way(topic, partition, topic_id)
         self.disk.make_directory(folder)
-        file = self.disk.open(f"{folder}/{PARTITION_METADATA}", create=True)
         try:
-            file.write(0, [encode_topic_id(topic_id)])
-        finally:
-            file.close()
-        log = self._open(key, folder, Saved(), self._ports.now_ms())
+            self._put_topic_id(folder, topic_id)
+            log = self._open(key, folder, Saved(), self._ports.now_ms())
+        except DiskError:
+            remove_folder(self.disk, folder)
+            raise
         log.unsynced.is_new_folder = True
         log.unsynced.wrote([PARTITION_METADATA], with_batches=True)
         if not is_future:
             self.logs[key] = log
         return log
+
+    def _put_topic_id(self, folder: str, topic_id: bytes) -> None:
+        """Whole or not at all, but for a loss of power before the first flush: then there are no records either."""
+        path = f"{folder}/{PARTITION_METADATA}"
+        file = self.disk.open(path + TEMPORARY_SUFFIX, create=True)
+        try:
+            file.write(0, [encode_topic_id(topic_id)])
+        finally:
+            file.close()
+        self.disk.rename(path + TEMPORARY_SUFFIX, path)
+
+    def make_way(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """What is here under the name of a new log is never taken over (hazard 9).
+
+        A folder of another topic is set aside. Of this one, or of nobody knows which, it may be the only copy, and an
+        empty log in its place would pass for a replica that has everything: Refused.
+        """
+        key, folder = (topic, partition), names.folder_name(topic, partition)
+        why = self.offline_logs.get(key)
+        if why is None and not self.disk.exists(folder):
+            return
+        try:
+            found = read_topic_id(self.disk, folder)
+        except WrongDirectory:
+            found = None
+        if found is not None and found != topic_id:
+            self._set_aside(key, folder)
+        elif why is None and _is_unmade(self.disk, folder):
+            remove_folder(self.disk, folder)
+        else:
+            raise Refused(
+                Error.KAFKA_STORAGE_ERROR,
+                f"{self.disk.full_path(folder)} is there and can't be used"
+                + (f" ({why})" if why is not None else "")
+                + "; mend it or move it out of the log directory, then restart the node",
+            )
+
+    def _set_aside(self, key: TopicPartition, folder: str) -> None:
+        stray = names.marked_folder_name(*key, Fate.STRAY, self._ports.random_bytes(16).hex())
+        self.disk.rename(folder, stray)
+        self._flusher.sync_names("")
+        self.offline_logs.pop(key, None)
+        for offsets in self._kept.values():
+            offsets.pop(key, None)
+        logger.warning("%s is of a topic that is no more; its files are left in %s", folder, self.disk.full_path(stray))
 
     def adopt(self, log: Log) -> None:
         """Takes a copy that is complete in, under the name of its partition."""
@@ -405,6 +466,22 @@ class LogDirectory:
             log.checkpointed(log.log_end_offset, log.truncations)
         if len(written) == len(self.logs) and not self.offline_logs:
             write_clean_shutdown(self.disk, broker_epoch)
+
+
+def _is_unmade(disk: Disk, folder: str) -> bool:
+    """A crash or a full disk ended the making of a partition: it has no topic id, and no file with anything in it."""
+    try:
+        if read_topic_id(disk, folder) is not None:
+            return False
+    except WrongDirectory:
+        pass  # empty or cut, if nothing else was ever written
+    for name, stat in disk.scan(folder).items():
+        if name == PARTITION_METADATA or name.endswith(TEMPORARY_SUFFIX):
+            continue
+        segment = names.parse_segment_file(name)
+        if segment is None or segment.base_offset or stat.size:
+            return False
+    return True
 
 
 def remove_folder(disk: Disk, folder: str) -> None:
