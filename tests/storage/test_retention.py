@@ -80,7 +80,7 @@ def test_a_segment_with_an_old_record_stays_behind_one_that_must_stay() -> None:
         config=KEEP.replace(retention_ms=100),
         now_ms=10_000,
     )
-    assert found == (0, "")
+    assert found == (0, "", 0)
 
 
 def test_an_empty_active_segment_stays() -> None:

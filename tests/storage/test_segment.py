@@ -142,7 +142,7 @@ def test_a_segment_that_is_itself_damaged_says_where_and_what_to_do() -> None:
     assert isinstance(disk, FaultyDisk)
     disk.platter.node(segment.path()).cached[8:12] = b"\0\0\0\1"
     with pytest.raises(
-        LogDamaged, match=r"00000000000000001000.log is damaged in bytes 0 to .*no record batch.*restart"
+        LogDamaged, match=r"00000000000000001000.log is damaged in bytes 0 to .*no header of a record batch.*restart"
     ):
         lookup.locate(segment, BASE)
 

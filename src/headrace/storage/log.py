@@ -161,6 +161,7 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Takes other settings, from the next append on."""
         self._config = config
+        self.place.index_interval_bytes = config.index_interval_bytes
         self._rules = self.options.rules_of(config)
         entries = config.segment_index_bytes // max(OffsetIndex.ENTRY_BYTES, TimeIndex.ENTRY_BYTES)
         self._index_may_fill = entries * (config.index_interval_bytes + 1) <= config.segment_bytes

@@ -10,7 +10,7 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.errors import ProtocolError
 from headrace.protocol.batch import HEADER_SIZE_BYTES, MAGIC, Batch
@@ -18,7 +18,9 @@ from headrace.protocol.records import records_of
 from headrace.storage import names
 from headrace.storage.index import IndexDamaged
 from headrace.storage.scan import LogDamaged
-from headrace.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from headrace.storage.segment import Segment
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +112,10 @@ def read_batch(segment: Segment, position: int, size_bytes: int) -> Batch:
     return Batch(memoryview(segment.file.read(position, size_bytes)))
 
 
+def read_header(segment: Segment, position: int) -> Batch:
+    return read_batch(segment, position, HEADER_SIZE_BYTES)
+
+
 def first_at_or_after(
     segment: Segment, timestamp: int, start_offset: int, decompressed_bytes_max: int
 ) -> Stamped | None:
@@ -140,7 +146,7 @@ def _entry_before_time(segment: Segment, timestamp: int) -> tuple[int, int]:
     batch lies behind the last entry below the timestamp and not behind the one after that, and there in the last
     interval of the offset index: by the end of the one before, the largest timestamp had not grown yet.
     """
-    time_index, offset_index = segment.time_index, segment.offset_index
+    offset_index, time_index = segment.both_indexes()
     after = bisect_left(range(len(time_index)), timestamp, key=lambda entry: time_index[entry][0])
     if after == len(time_index):
         return offset_index[-1] if len(offset_index) else (segment.base_offset, 0)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.storage.disk import Disk, File
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
+
+INDEX_INTERVAL_BYTES: Final = 4096
 
 
 class Place:
     """The folder of one log on its disk. It may be renamed under the log (a move, a deletion); open files stay open."""
 
-    __slots__ = ("disk", "folder", "handles", "indexes", "names_changed")
+    __slots__ = ("disk", "folder", "handles", "index_interval_bytes", "indexes", "names_changed")
 
     def __init__(self, disk: Disk, folder: str, handles: Handles, indexes: IndexCache) -> None:
         self.disk = disk
         self.folder = folder
         self.handles = handles
         self.indexes = indexes
+        self.index_interval_bytes = INDEX_INTERVAL_BYTES
+        """That of the topic, for an index that is rebuilt."""
         self.names_changed = False
         """A crash could still lose a name: nothing in the folder is durable before a sync of it."""
 

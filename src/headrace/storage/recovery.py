@@ -64,6 +64,7 @@ def open_log(
 
     Raises LogDamaged, and DiskError. `advanced` hears how many bytes were verified, as it goes.
     """
+    place.index_interval_bytes = config.index_interval_bytes
     stock = take_stock(place)
     if stock.has_truncation_point and not saved.is_clean:
         point = read_truncation_point(place)

@@ -26,10 +26,11 @@ class Aging(Protocol):
 
 
 class Expired(NamedTuple):
-    """The number of segments to delete, from the oldest on, and why the last of them goes."""
+    """The number of segments to delete, from the oldest on, why the last of them goes, and how many for their age."""
 
     segments: int
     reason: str
+    by_time: int = 0
 
 
 def expired(
@@ -49,7 +50,7 @@ def expired(
         end_offset = log_end_offset if is_last else segments[number + 1].base_offset
         return end_offset <= high_watermark and not (is_last and not segments[number].size_bytes)
 
-    count, reason = 0, ""
+    count, reason, by_time = 0, "", 0
     while count + 1 < len(segments) and segments[count + 1].base_offset <= log_start_offset and may_go(count):
         size_bytes -= segments[count].size_bytes
         count += 1
@@ -69,5 +70,6 @@ def expired(
             and now_ms - segments[count].largest_timestamp() > config.retention_ms
         ):
             count += 1
+            by_time += 1
             reason = f"its newest record is older than retention.ms={config.retention_ms}"
-    return Expired(count, reason)
+    return Expired(count, reason, by_time)

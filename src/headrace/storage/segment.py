@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from struct import Struct
-from typing import Final
 
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
 from headrace.storage import names
@@ -18,15 +16,12 @@ from headrace.storage.disk import Bytes, File, FileVanished
 from headrace.storage.index import RELATIVE_OFFSET_MAX, IndexDamaged
 from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.place import Place
-from headrace.storage.scan import SegmentScan
+from headrace.storage.scan import LogDamaged, SegmentScan
+from headrace.storage.time_check import check_last_entry, read_last_entry
 from headrace.storage.time_index import NO_TIMESTAMP, TimeIndex
 from headrace.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 logger = logging.getLogger(__name__)
-
-INDEX_INTERVAL_BYTES: Final = 4096  # for what is rebuilt without a topic's settings at hand
-
-_TIME_ENTRY: Final = Struct(">qi")
 
 
 class Segment:
@@ -219,7 +214,8 @@ class Segment:
     def activate(self) -> None:
         """Takes the indexes out of the cache, to append to them."""
         if not self.is_active:
-            offset_index, time_index, transaction_index = self.offset_index, self.time_index, self.transaction_index
+            transaction_index = self.transaction_index
+            offset_index, time_index = self.both_indexes()
             self.forget_indexes()
             self._offset_index, self._time_index, self._transaction_index = offset_index, time_index, transaction_index
             self._max_timestamp, self._max_timestamp_offset = time_index.last_entry
@@ -268,6 +264,12 @@ class Segment:
         held = self._time_index
         return held if held is not None else self.place.indexes.get((self, TimeIndex), self._load_time_index)
 
+    def both_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
+        """The two that were made together, as lookups by time rely on: to load one may be to rebuild both."""
+        _ = self.offset_index
+        time_index = self.time_index
+        return self.offset_index, time_index
+
     @property
     def transaction_index(self) -> TransactionIndex:
         """Empty where there is no file. A damaged one raises IndexDamaged: only the log can rebuild it."""
@@ -295,7 +297,9 @@ class Segment:
 
     def _load_time_index(self) -> TimeIndex:
         try:
-            return TimeIndex.load(self.place.disk, self.path(names.TIME_INDEX), self.base_offset)
+            index = TimeIndex.load(self.place.disk, self.path(names.TIME_INDEX), self.base_offset)
+            check_last_entry(self, *index.last_entry)
+            return index
         except IndexDamaged as damaged:
             logger.warning("%s", damaged)
             self.place.indexes.forget((self, OffsetIndex))
@@ -312,6 +316,11 @@ class Segment:
         offset_index, time_index = self._rebuild()
         if was_active:
             self._offset_index, self._time_index = offset_index, time_index
+
+    def distrust(self, damaged: IndexDamaged) -> None:
+        """Rebuilds both, because of what was found out about one."""
+        logger.warning("%s", damaged)
+        self.rebuild_indexes()
 
     def replace_transaction_index(self, index: TransactionIndex) -> None:
         """Takes one that was made anew from the batches."""
@@ -332,10 +341,14 @@ class Segment:
         spare.reset()
         scan = SegmentScan(self.file, self.size_bytes, self.base_offset)
         for batch in scan.batches():
-            spare.index(batch, scan.position, INDEX_INTERVAL_BYTES)
+            spare.index(batch, scan.position, self.place.index_interval_bytes)
+        if (damage := scan.damage()) is not None:  # an index of its sound part would hide the rest
+            raise LogDamaged(self.full_path(), damage.position, damage.end, damage.reason)
         assert spare._offset_index is not None
         assert spare._time_index is not None
         spare.persist_indexes()
+        if not self.is_active:
+            self._max_timestamp, self._max_timestamp_offset = spare._time_index.last_entry
         return spare._offset_index, spare._time_index
 
     # ------------------------------------------------------------------------------------------------------ timestamps
@@ -361,20 +374,13 @@ class Segment:
         return self._first_timestamp
 
     def _read_last_time_entry(self) -> tuple[int, int]:
-        """From the end of the file: an index is not loaded for one entry."""
-        disk, path = self.place.disk, self.path(names.TIME_INDEX)
-        try:
-            size_bytes = disk.stat(path).size
-            if size_bytes and size_bytes % _TIME_ENTRY.size == 0:
-                file = disk.open(path, read_only=True)
-                try:
-                    timestamp, relative = _TIME_ENTRY.unpack(file.read(size_bytes - _TIME_ENTRY.size, _TIME_ENTRY.size))
-                finally:
-                    file.close()
-                if timestamp >= 0 <= relative:
-                    return timestamp, self.base_offset + relative
-        except FileVanished:
-            pass
+        """As the file has it, held against the batches; from the whole index, loaded or rebuilt, when it is not so."""
+        if (entry := read_last_entry(self)) is not None:
+            try:
+                check_last_entry(self, *entry)
+                return entry
+            except IndexDamaged:
+                pass  # found again by who loads it, who warns and rebuilds
         return self.time_index.last_entry
 
     def __repr__(self) -> str:

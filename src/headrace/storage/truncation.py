@@ -6,12 +6,15 @@ import logging
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from headrace.config import LogConfig
 from headrace.errors import Error, Refused
 from headrace.storage import lookup
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.replay import producers_at
-from headrace.storage.retention import expired
+from headrace.storage.retention import Expired, expired
+from headrace.storage.scan import LogDamaged
 from headrace.storage.segment import Segment
+from headrace.storage.time_check import confirm_last_entry
 
 if TYPE_CHECKING:
     from headrace.storage.log import Log
@@ -110,15 +113,15 @@ def delete_before(log: Log, offset: int) -> int:
 
 def retain(log: Log, now_ms: int) -> int:
     """Deletes the segments that are past retention; returns how many those were."""
-    found = expired(
-        log.segments,
-        size_bytes=log.segments.size_bytes,
-        log_start_offset=log.log_start_offset,
-        high_watermark=log.high_watermark,
-        log_end_offset=log.log_end_offset,
-        config=log.config,
-        now_ms=now_ms,
-    )
+    try:
+        found = _expired(log, log.config, now_ms)
+        # What can't be undone is not done on the word of one entry of an index.
+        while not all(confirm_last_entry(segment) for segment in _by_time(log, found)):
+            log.segments.recount()
+            found = _expired(log, log.config, now_ms)
+    except LogDamaged as damaged:
+        logger.error("%s-%d deletes no segment for its age: %s", log.topic, log.partition, damaged)
+        found = _expired(log, log.config.replace(retention_ms=-1), now_ms)
     if not found.segments:
         return 0
     if found.segments == len(log.segments):
@@ -132,6 +135,22 @@ def retain(log: Log, now_ms: int) -> int:
         log.discard(segment, now_ms)
     log.unsynced.removed(gone)
     return len(gone)
+
+
+def _expired(log: Log, config: LogConfig, now_ms: int) -> Expired:
+    return expired(
+        log.segments,
+        size_bytes=log.segments.size_bytes,
+        log_start_offset=log.log_start_offset,
+        high_watermark=log.high_watermark,
+        log_end_offset=log.log_end_offset,
+        config=config,
+        now_ms=now_ms,
+    )
+
+
+def _by_time(log: Log, found: Expired) -> list[Segment]:
+    return log.segments[found.segments - found.by_time : found.segments]
 
 
 def _sync(log: Log, active: Segment) -> None:
