@@ -63,6 +63,31 @@ def test_a_directory_of_another_cluster_or_node_is_not_touched() -> None:
     assert node.restart().directories.all[0].clean_broker_epoch == 7
 
 
+@pytest.mark.parametrize("folder", ["t-0", "__cluster_metadata-0"])
+def test_partitions_without_meta_properties_are_claimed_by_nobody(folder: str) -> None:
+    disk = FaultyDisk(root="/disk0")
+    put(disk, folder, {"00000000000000000000.log": b"", "partition.metadata": b""})
+    sentence = rf"/disk0 has no meta.properties and holds partitions \({folder}\).*; restore meta.properties, or move"
+    for _ in range(2):
+        with pytest.raises(WrongDirectory, match=sentence):
+            Node([disk])
+        assert not disk.exists("meta.properties")
+
+
+def test_a_folder_that_only_looks_like_a_partition_does_not_keep_a_directory_from_being_formatted() -> None:
+    disk = FaultyDisk(root="/disk0")
+    put(disk, "backup-2024", {"notes": b"of somebody"})
+    assert Node([disk]).directories.all[0].id
+
+
+@pytest.mark.parametrize("content", [b"", b"#\n", b"\n\n"])
+def test_an_empty_meta_properties_is_called_so(content: bytes) -> None:
+    disk = FaultyDisk(root="/disk0")
+    disk.replace("meta.properties", content)
+    with pytest.raises(WrongDirectory, match=r"/disk0/meta.properties is damaged: it is empty; restore it or format"):
+        Node([disk])
+
+
 def test_a_directory_that_another_process_uses_is_refused() -> None:
     node = Node()
     disk = node.disks[0]

@@ -38,6 +38,7 @@ from headrace.storage.identity import (
     read_topic_id,
 )
 from headrace.storage.index import IndexCache
+from headrace.storage.inventory import is_partition_folder
 from headrace.storage.log import Log, LogOptions
 from headrace.storage.names import Fate
 from headrace.storage.place import Place
@@ -135,11 +136,23 @@ class LogDirectory:
         found = MetaProperties.read(self.disk)
         if found is not None:
             found.check(self.disk, cluster_id=cluster_id, node_id=node_id)
+        elif (folder := self._a_partition()) is not None:
+            raise WrongDirectory(
+                f"{self.root} has no meta.properties and holds partitions ({folder}), so nobody knows whose they are; "
+                "restore meta.properties, or move the partitions away, or choose another log.dirs"
+            )
         if found is None or found.directory_id is None:
             found = MetaProperties(cluster_id, node_id, self._ports.random_bytes(16))
             found.write(self.disk)
         assert found.directory_id is not None
         return found.directory_id
+
+    def _a_partition(self) -> str | None:
+        """The first folder that holds a partition, one of the metadata too."""
+        for name, stat in self.disk.scan().items():
+            if stat.is_directory and names.parse_folder(name) and is_partition_folder(self.disk.scan(name)):
+                return name
+        return None
 
     @property
     def root(self) -> str:
