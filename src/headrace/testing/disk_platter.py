@@ -59,12 +59,16 @@ class Node:
         if isinstance(torn, Write):
             changes.append(Write(torn.position, torn.content[: chance.randint(0, len(torn.content))]))
         with_holes = chance.random() < 0.3
+        stale: set[int] = set()  # pages that the device got for the last time: later changes of theirs are lost too
         for change in changes:
             if with_holes and isinstance(change, Write):
                 _apply(self.durable, Resize(max(len(self.durable), change.position + len(change.content))))
                 for page in _pages(change):
-                    if chance.random() < 0.7:
+                    number = page.position // PAGE_BYTES
+                    if number not in stale and chance.random() < 0.7:
                         _apply(self.durable, page)
+                    else:
+                        stale.add(number)
             else:
                 _apply(self.durable, change)
         self.unsynced.clear()
