@@ -354,8 +354,13 @@ def test_what_is_no_log_directory_is_told_and_not_made(capsys: Capture, tmp_path
     code, _, err = run(capsys, command, tmp_path / "missing")
     assert (code, err) == (1, f"headrace: {tmp_path}/missing does not exist.\n")
     assert not (tmp_path / "missing").exists()
-    (tmp_path / "photos").mkdir()
-    assert "is neither a log directory nor a partition's folder" in run(capsys, command, tmp_path)[2]
+    for name in ("photos", "dbus-1", "gtk-2.0"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "settings").write_text("")
+    code, out, err = run(capsys, command, tmp_path)
+    assert (code, out) == (1, "")
+    assert f"{tmp_path} is neither a log directory nor a partition's folder" in err
+    assert err.count("\n") == 1
     (tmp_path / "file").write_text("")
     assert "is a file: see what is in it with headrace log dump" in run(capsys, command, tmp_path / "file")[2]
 

@@ -221,9 +221,9 @@ def _open(folder: Path) -> Inventory:
     found = disk.scan()
     if is_partition_folder(found):
         return take_inventory(LocalDisk(str(path.resolve().parent)), path.resolve().name)
-    if not is_log_directory(found):
+    if not is_log_directory(disk, found):
         raise HeadraceError(
-            f"{folder} is neither a log directory nor a partition's folder: it has no folders like orders-0, and no "
+            f"{folder} is neither a log directory nor a partition's folder: it has no folders like orders-0 with "
             "files like 00000000000000000000.log."
         )
     return take_inventory(disk)

@@ -224,9 +224,10 @@ def is_partition_folder(found: dict[str, FileStat]) -> bool:
     )
 
 
-def is_log_directory(found: dict[str, FileStat]) -> bool:
-    return any(
-        names.parse_folder(name) is not None if stat.is_directory else _belongs_to_directory(name)
+def is_log_directory(disk: Disk, found: dict[str, FileStat]) -> bool:
+    """It has a file that only a log directory has, or a partition. Other folders have names like theirs, too."""
+    return any(not stat.is_directory and _belongs_to_directory(name) for name, stat in found.items()) or any(
+        stat.is_directory and names.parse_folder(name) is not None and is_partition_folder(disk.scan(name))
         for name, stat in found.items()
     )
 
