@@ -6,6 +6,7 @@ After each, records are appended and flushed if the log takes them, and the next
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -132,3 +133,97 @@ def test_segments_that_have_the_same_offsets_are_damage() -> None:
     leave_file(log, COUNT, bytes(batch(b"other", base_offset=COUNT)))
     with pytest.raises(LogDamaged, match="they have offsets from 20 on, with which .*20.log begins"):
         restarted(disk, log, power_lost=False)
+
+
+def check_after(log: Log, disk: FaultyDisk, values: Values, *, power_lost: bool) -> None:
+    """An online log has just these records, takes more, and has all of them after a restart."""
+    assert log.offline is None
+    assert values_in(log) == values
+    values = values + append(log, b"new")
+    assert values_in(log) == values
+    log = restarted(disk, log, power_lost=power_lost)
+    assert values_in(log) == values
+    append(log, b"newer")
+
+
+def check_offline(log: Log) -> None:
+    """Whoever asks an offline log for anything hears why not."""
+    assert append(log, b"new") == []
+    askers: list[Callable[[], object]] = [
+        lambda: log.flush(durable),
+        lambda: log.roll(START_MS),
+        lambda: log.retain(START_MS),
+        lambda: log.truncate_to(3, START_MS),
+        lambda: log.truncate_fully(3, START_MS),
+    ]
+    for ask in askers:
+        with pytest.raises(Refused) as refused:
+            ask()
+        assert refused.value.error is Error.KAFKA_STORAGE_ERROR
+    with suppress(Refused, DiskError):
+        values_in(log)
+    with suppress(Refused, DiskError):
+        log.by_timestamp(START_MS + 5)
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("offset", [7, 8, 19, 0])
+def test_a_truncation_that_fails_changes_nothing_or_takes_the_log_offline(
+    kind: type[DiskError], offset: int, power_lost: bool
+) -> None:
+    offline = 0
+    for disk, log, values, has_raised in with_each_error(lambda log: log.truncate_to(offset, START_MS), kind):
+        if log.offline is None:
+            check_after(log, disk, values if has_raised else values[:offset], power_lost=power_lost)
+            continue
+        offline += 1
+        check_offline(log)
+        assert log.recovery_point <= offset, "no checkpoint says that what is cut was durable"
+        log = restarted(disk, log, power_lost=power_lost)
+        assert values_in(log) == values[: log.log_end_offset]
+        assert log.log_end_offset >= offset
+        check_after(log, disk_of(log), values[: log.log_end_offset], power_lost=power_lost)
+    assert offline
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+@pytest.mark.parametrize("kind", ERRORS)
+@pytest.mark.parametrize("offset", [50, 20, 5])
+def test_dropping_all_that_fails_changes_nothing_or_takes_the_log_offline(
+    kind: type[DiskError], offset: int, power_lost: bool
+) -> None:
+    offline = 0
+    for disk, log, values, has_raised in with_each_error(lambda log: log.truncate_fully(offset, START_MS), kind):
+        if log.offline is None:
+            check_after(log, disk, values if has_raised else [], power_lost=power_lost)
+            continue
+        offline += 1
+        check_offline(log)
+        assert log.recovery_point == 0
+        log = restarted(disk, log, power_lost=power_lost)
+        left = values_in(log)
+        assert left == (values[: log.log_end_offset] if left else [])
+        check_after(log, disk_of(log), left, power_lost=power_lost)
+    assert offline
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_retention_that_fails_brings_nothing_back_at_a_restart(kind: type[DiskError]) -> None:
+    starts = set()
+    for disk, log, values, _ in with_each_error(lambda log: log.retain(START_MS), kind):
+        start = log.log_start_offset
+        starts.add(start)
+        if log.offline is None:
+            check_after(log, disk, values[start:], power_lost=False)
+            continue
+        check_offline(log)
+        log = restarted(disk, log, power_lost=False)
+        assert log.log_start_offset >= start
+        assert values_in(log) == values[log.log_start_offset :]
+    assert {0, 2, 14} <= starts
+
+
+def disk_of(log: Log) -> FaultyDisk:
+    assert isinstance(log.place.disk, FaultyDisk)
+    return log.place.disk

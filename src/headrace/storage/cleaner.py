@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from headrace.config import CleanerConfig
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Refused
 from headrace.storage.cleanable import Cleanable, cleanable, dirtiest
 from headrace.storage.cleaning_job import (
     Cleaned,
@@ -239,7 +239,7 @@ class Cleaner:
         elif isinstance(step, Cleaned):
             try:
                 log.flush(lambda failure: self._cleaned(running, step, failure))
-            except DiskError as failure:
+            except (DiskError, Refused) as failure:
                 self._end(running, failure)
 
     def _pace(self, running: _Running, step: Worked) -> None:

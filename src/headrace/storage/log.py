@@ -306,16 +306,20 @@ class Log:
         try:
             segment.cut_back()
         except DiskError as second:
-            self._go_offline(second)
+            self.go_offline(second)
         if not isinstance(error, DiskFull | DiskReadOnly):
-            self._go_offline(error)
+            self.go_offline(error)
         logger.error("%s-%d refuses an append: %s", self.topic, self.partition, error)
         return Refused(Error.KAFKA_STORAGE_ERROR, str(error))
 
-    def _go_offline(self, error: HeadraceError) -> None:
+    def go_offline(self, error: HeadraceError) -> None:
         if self.offline is None:
             self.offline = error
             logger.error("%s-%d is offline: %s", self.topic, self.partition, error)
+
+    def require_online(self) -> None:
+        if self.offline is not None:
+            raise self._refusal()
 
     def _refusal(self) -> Refused:
         return Refused(Error.KAFKA_STORAGE_ERROR, str(self.offline or self.place.disk.offline))
@@ -372,6 +376,7 @@ class Log:
         Segments follow each other without a gap, by which a restart finds a lost end of one out; only where the offsets
         of a compacted topic, replicated, are further apart than `GAP_MAX`, the next one begins with them.
         """
+        self.require_online()
         active = self.segments.active
         base_offset = self.log_end_offset if base_offset is None else base_offset
         if base_offset == active.base_offset:
@@ -408,13 +413,17 @@ class Log:
             except FileVanished:
                 pass
             except DiskError as error:
-                self._go_offline(error)
+                self.go_offline(error)
             raise
 
     # -------------------------------------------------------------------------------------------------------- flushing
 
     def flush(self, flushed: Flushed) -> None:
-        """Calls `flushed` when all that was appended so far is durable. Raises SyncFailed when the disk is offline."""
+        """Calls `flushed` when all that was appended so far is durable.
+
+        Raises SyncFailed when the disk is offline, and Refused when the log is: its files may not be what it says.
+        """
+        self.require_online()
         self.unsynced.flush(self.log_end_offset, flushed)
         self.unflushed_records = 0
 
@@ -484,8 +493,17 @@ class Log:
         self.set_high_watermark(self.high_watermark)
 
     def discard(self, segment: Segment, now_ms: int) -> None:
-        """Gives the files of a segment that is no longer part of the log another name, and removes them in time."""
-        self.doom(segment.mark_deleted() + self.snapshots.mark_deleted(segment.base_offset), now_ms)
+        """Gives the files of a segment that is no longer part of the log another name, and removes them in time.
+
+        After a DiskError it is as it was, or the log is offline: what is left of it must not meet a segment to come.
+        """
+        try:
+            marked = segment.mark_deleted() + self.snapshots.mark_deleted(segment.base_offset)
+        except DiskError as error:
+            if segment.is_deleted:
+                self.go_offline(error)
+            raise
+        self.doom(marked, now_ms)
 
     def doom(self, file_names: list[str], now_ms: int) -> None:
         self._doomed.append((now_ms + self._config.file_delete_delay_ms, file_names))

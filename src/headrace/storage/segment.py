@@ -38,6 +38,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "has_transaction_index",
+        "is_deleted",
         "modified_ms",
         "place",
         "size_bytes",
@@ -53,6 +54,8 @@ class Segment:
         self.modified_ms = modified_ms
         self.touched = False
         self.has_transaction_index = False
+        self.is_deleted = False
+        """Its batches have a name by which no start takes them for a segment."""
         self._file: File | None = None
         self._offset_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
@@ -137,6 +140,7 @@ class Segment:
                 self.place.rename(self.name + suffix, self.name + suffix + names.DELETED)
             except FileVanished:
                 continue  # the indexes of an active segment are in memory only
+            self.is_deleted = True
             marked.append(self.name + suffix + names.DELETED)
         self.close_file()
         return marked

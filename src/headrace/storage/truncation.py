@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.config import LogConfig
-from headrace.errors import Error, Refused
+from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage import lookup
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.replay import producers_at
@@ -29,6 +31,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     high watermark (hazard 1).
     """
     assert offset >= 0, "offsets are not negative"
+    log.require_online()
     if offset >= log.log_end_offset:
         # A leader that appended nothing has left an epoch without records.
         log.epochs.truncate_from_end(log.log_end_offset)
@@ -44,22 +47,34 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     logger.info("%s-%d is truncated from offset %d to %d", log.topic, log.partition, log.log_end_offset, end_offset)
     # To the start of the segment, whose indexes in files are those of before the cut, and must be made again.
     _lower_recovery_point(log, segment.base_offset)
-    # The newest go first: a crash in between leaves no gap.
-    gone = log.segments.replace(number + 1, len(log.segments), [])
-    for later in reversed(gone):
-        log.discard(later, now_ms)
-    segment.activate()
-    segment.cut(position, end_offset)
-    _sync(log, segment)
-    for _, batch in lookup.headers(segment, segment.offset_index[-1][1] if len(segment.offset_index) else 0):
-        segment.saw_timestamp(batch.max_timestamp, batch.last_offset)
-    log.snapshots.remove_above(end_offset)
-    log.epochs.truncate_from_end(end_offset)
-    log.unsynced.removed(gone)
-    log.unsynced.truncated(end_offset)
-    log.log_start_offset = min(log.log_start_offset, end_offset)
-    log.restart_at(end_offset, producers_at(log.segments, log.snapshots, end_offset))
+    with _all_or_offline(log, segment.base_offset):
+        # The newest go first: a crash in between leaves no gap.
+        gone = log.segments.replace(number + 1, len(log.segments), [])
+        for later in reversed(gone):
+            log.discard(later, now_ms)
+        segment.activate()
+        segment.cut(position, end_offset)
+        _sync(log, segment)
+        for _, batch in lookup.headers(segment, segment.offset_index[-1][1] if len(segment.offset_index) else 0):
+            segment.saw_timestamp(batch.max_timestamp, batch.last_offset)
+        log.snapshots.remove_above(end_offset)
+        log.epochs.truncate_from_end(end_offset)
+        log.unsynced.removed(gone)
+        log.unsynced.truncated(end_offset)
+        log.log_start_offset = min(log.log_start_offset, end_offset)
+        log.restart_at(end_offset, producers_at(log.segments, log.snapshots, end_offset))
     return True
+
+
+@contextmanager
+def _all_or_offline(log: Log, recovery_point: int) -> Iterator[None]:
+    """An error in the middle leaves neither the old log nor the new one. The next start makes one of what is there."""
+    try:
+        yield
+    except HeadraceError as error:
+        log.unsynced.truncated(recovery_point)  # no checkpoint may say more from now on
+        log.go_offline(error)
+        raise
 
 
 def _end_before(segment: Segment, position: int) -> int:
@@ -77,19 +92,21 @@ def _end_before(segment: Segment, position: int) -> int:
 
 def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
     """Drops everything; the log goes on from `offset`, as a follower's whose leader no longer has what comes next."""
+    log.require_online()
     logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
     _lower_recovery_point(log, offset)
-    gone = log.segments.replace(0, len(log.segments), [])
-    for segment in reversed(gone):
-        log.discard(segment, now_ms)
-    log.snapshots.remove_above(-1)
-    log.segments.append(log.create_segment(offset, now_ms))
-    _sync(log, log.segments.active)
-    log.epochs.clear()
-    log.unsynced.removed(gone)
-    log.unsynced.truncated(offset)
-    log.log_start_offset = offset if log_start_offset is None else log_start_offset
-    log.restart_at(offset, ProducerState(offset))
+    with _all_or_offline(log, min(offset, log.segments[0].base_offset)):
+        for segment in reversed(log.segments):
+            log.discard(segment, now_ms)
+        log.snapshots.remove_above(-1)
+        # A log has a segment at all times, also one that this fails for.
+        gone = log.segments.replace(0, len(log.segments), [log.create_segment(offset, now_ms)])
+        _sync(log, log.segments.active)
+        log.epochs.clear()
+        log.unsynced.removed(gone)
+        log.unsynced.truncated(offset)
+        log.log_start_offset = offset if log_start_offset is None else log_start_offset
+        log.restart_at(offset, ProducerState(offset))
 
 
 def delete_before(log: Log, offset: int) -> int:
@@ -113,6 +130,7 @@ def delete_before(log: Log, offset: int) -> int:
 
 def retain(log: Log, now_ms: int) -> int:
     """Deletes the segments that are past retention; returns how many those were."""
+    log.require_online()
     try:
         found = _expired(log, log.config, now_ms)
         # What can't be undone is not done on the word of one entry of an index.
@@ -126,14 +144,18 @@ def retain(log: Log, now_ms: int) -> int:
         return 0
     if found.segments == len(log.segments):
         log.roll(now_ms)
-    start = log.segments[found.segments].base_offset
-    if start > log.log_start_offset:
-        delete_before(log, start)
-    gone: list[Segment] = log.segments.replace(0, found.segments, [])
-    for segment in gone:
-        logger.info("%s-%d deletes %s: %s", log.topic, log.partition, segment.path(), found.reason)
-        log.discard(segment, now_ms)
-    log.unsynced.removed(gone)
+    gone: list[Segment] = []
+    try:
+        for segment in log.segments[: found.segments]:
+            logger.info("%s-%d deletes %s: %s", log.topic, log.partition, segment.path(), found.reason)
+            log.discard(segment, now_ms)
+            gone.append(segment)
+    finally:
+        # The log starts behind what is out of the way, and no further: an error must not bring back what was given up.
+        log.segments.replace(0, len(gone), [])
+        log.unsynced.removed(gone)
+        if (start := log.segments[0].base_offset) > log.log_start_offset:
+            delete_before(log, start)
     return len(gone)
 
 
