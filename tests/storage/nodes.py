@@ -57,6 +57,13 @@ class Node:
     def _flusher(self, disk: Disk, on_offline: Callable[[SyncFailed], None]) -> Flusher:
         return Flusher(disk, self.workers, call_soon=self._soon.append, clock=lambda: 0.0, on_offline=on_offline)
 
+    def turn(self, chance: random.Random) -> None:
+        """Runs one thing that waits, on the loop or in the workers."""
+        if self._soon and (not len(self.workers) or chance.random() < 0.5):
+            self._soon.popleft()()
+        elif len(self.workers):
+            self.workers.step()
+
     def drain(self) -> None:
         """Runs everything that waits, on the loop and in the workers."""
         while self._soon or len(self.workers):
