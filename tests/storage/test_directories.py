@@ -232,6 +232,102 @@ def test_hazard_8_a_clean_stop_beside_a_damaged_partition_does_not_make_it_sound
         node.stop()
 
 
+def test_a_partition_that_is_offline_does_not_keep_the_others_from_a_clean_stop() -> None:
+    node = Node()
+    for partition in range(2):
+        log = node.directories.create("t", partition, TOPIC_ID)
+        fill(log, 30)
+        assert flush(node, log) == [None]
+    node.checkpoint()
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    path = log.segments.active.path()
+    disk.platter.flip_bit(path, 80)
+    node = node.restart()
+    assert node.directories.all[0].clean_broker_epoch is None
+    for _ in range(2):  # as long as it is offline
+        assert "is damaged in bytes" in str(node.directories.why_offline("t", 1))
+        node.stop(broker_epoch=9)
+        disk = node.disks[0]
+        assert isinstance(disk, FaultyDisk)
+        disk = disk.restart(power_lost=True)
+        disk.trace = []
+        node = Node([disk])
+        assert node.directories.all[0].clean_broker_epoch == 9
+        assert not any(".log" in call and call.startswith(("open t-0", "read t-0")) for call in disk.trace)
+    node.stop(broker_epoch=10)
+    disk.platter.flip_bit(path, 80)  # mended
+    disk.open(path).write(disk.stat(path).size, [b"torn"])
+    node = node.restart()
+    log = node.directories.log("t", 1)  # type: ignore[assignment]
+    assert log.log_end_offset == 30, "it was recovered, by which its torn end went"
+    assert node.disks[0].stat(path).size == log.segments.active.size_bytes
+    assert node.directories.all[0].clean_broker_epoch is None, "hazard 3: it may have less than it had"
+    node.stop(broker_epoch=11)
+    assert node.restart().directories.all[0].clean_broker_epoch == 11
+
+
+def test_a_partition_that_went_offline_while_it_ran_is_recovered_after_a_clean_stop() -> None:
+    node = Node()
+    logs = [node.directories.create("t", partition, TOPIC_ID) for partition in range(2)]
+    for log in logs:
+        fill(log, 3)
+        assert flush(node, log) == [None]
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    logs[1].offline = DiskError("/disk0/t-1", "Input/output error")
+    disk.open(logs[1].segments.active.path()).write(logs[1].segments.active.size_bytes, [b"torn"])
+    node.stop()
+    node = node.restart()
+    assert [log.log_end_offset for log in node.directories.logs()] == [3, 3]
+    append(node.directories.log("t", 1), b"goes on")  # type: ignore[arg-type]
+    assert len(values_in(node.directories.log("t", 1))) == 4  # type: ignore[arg-type]
+    assert node.directories.all[0].clean_broker_epoch is None
+
+
+def test_when_it_is_not_known_which_partitions_were_not_closed_all_are_recovered() -> None:
+    node = with_a_damaged_partition(spoilt="log")
+    log = node.directories.create("u", 0, TOPIC_ID)
+    fill(log, 3)
+    node.stop()
+    disk = node.disks[0]
+    disk.replace("headrace-not-closed-checkpoint", b"spoilt")
+    file = disk.open(log.segments.active.path())
+    file.write(log.segments.active.size_bytes, [b"torn"])
+    node = node.restart()
+    assert node.directories.all[0].clean_broker_epoch is None
+    assert node.directories.log("u", 0).log_end_offset == 3  # type: ignore[union-attr]
+    assert node.disks[0].stat(log.segments.active.path()).size == log.segments.active.size_bytes
+
+
+def test_hazard_3_a_partition_that_was_offline_and_is_gone_makes_the_stop_before_no_clean_one() -> None:
+    node = with_a_damaged_partition(spoilt="log")
+    node.stop()
+    node.disks[0].rename("t-0", "moved away")
+    assert node.restart().directories.all[0].clean_broker_epoch is None
+
+
+def test_hazard_8_a_partition_that_was_offline_when_a_sync_was_lost_is_read_from_the_device_when_it_is_back() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 5)
+    assert flush(node, log) == [None]
+    append(log, b"never on the device")
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.fail_sync_at = disk.syncs + 1
+    assert flush(node, log) != [None]
+    node.stop()
+    content = disk.read("t-0/partition.metadata")
+    disk.platter.node("t-0/partition.metadata").cached[:] = b""
+    for _ in range(2):
+        node = node.restart()
+        assert "partition.metadata is damaged" in str(node.directories.why_offline("t", 0))
+        node.stop()
+    disk.platter.node("t-0/partition.metadata").cached[:] = content
+    assert node.restart().directories.log("t", 0).log_end_offset == 5  # type: ignore[union-attr]
+
+
 def test_hazard_8_what_the_operator_was_told_to_do_brings_the_partition_back() -> None:
     node = Node()
     values = fill(node.directories.create("t", 0, TOPIC_ID), 30)

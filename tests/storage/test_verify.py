@@ -153,6 +153,18 @@ def test_a_torn_tail_is_a_note_after_an_unclean_stop_and_damage_where_it_was_dur
         assert not reports(disk)["plain-0"].is_sound
 
 
+def test_a_clean_stop_says_nothing_of_a_partition_that_it_could_not_close() -> None:
+    disk = kafka_disk()
+    put(disk, PLAIN, disk.read(PLAIN) + run(batch(b"new", base_offset=45))[:-10])
+    assert not reports(disk)["plain-0"].is_sound
+    put(disk, "headrace-not-closed-checkpoint", b"0\n1\nplain 0 0\n")
+    assert "the next start cuts the log there" in only_problem(disk, Severity.NOTE).advice
+    put(disk, "headrace-not-closed-checkpoint", b"spoilt")
+    problem = only_problem(disk, Severity.REPAIRABLE)
+    assert problem.path == "headrace-not-closed-checkpoint"
+    assert problem.advice == "Leave it: the next start checks all partitions."
+
+
 def test_a_log_that_ends_before_its_recovery_point_was_cut_by_somebody() -> None:
     disk = kafka_disk(clean=False)
     last = [found.position for found in scan(disk.read(PLAIN))][-1]

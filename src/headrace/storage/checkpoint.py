@@ -19,6 +19,10 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANED: Final = "cleaner-offset-checkpoint"
 """Up to where each compacted log was cleaned."""
 
+NOT_CLOSED: Final = "headrace-not-closed-checkpoint"
+"""Partitions that a clean stop could not close, because they were offline. Each with 1 if a sync of it may have failed
+too, else 0."""
+
 VERSION: Final = 0
 
 TopicPartition: TypeAlias = tuple[str, int]

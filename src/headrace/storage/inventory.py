@@ -18,6 +18,7 @@ CHECKPOINTS: Final = (
     checkpoint.LOG_STARTS,
     checkpoint.HIGH_WATERMARKS,
     checkpoint.CLEANED,
+    checkpoint.NOT_CLOSED,
 )
 
 _SUFFIXED: Final = re.compile(

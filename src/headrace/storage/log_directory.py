@@ -20,6 +20,7 @@ from headrace.storage.checkpoint import (
     CLEANED,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    NOT_CLOSED,
     RECOVERY_POINTS,
     CheckpointDamaged,
     TopicPartition,
@@ -83,6 +84,7 @@ class LogDirectory:
         "_is_writing",
         "_kept",
         "_lock",
+        "_lost_sync",
         "_offline",
         "_on_offline",
         "_ports",
@@ -117,11 +119,17 @@ class LogDirectory:
         """Partitions that could not be opened, and why."""
         self._kept: dict[str, dict[TopicPartition, int]] = {}
         """What the checkpoints said of those, which stays so."""
+        self._lost_sync: set[TopicPartition] = set()
+        """Those of them of which a sync may have failed before."""
         self.doomed: list[tuple[int, str]] = []
         """Folders of deleted partitions, and when they go."""
         self._offline: HeadraceError | None = None
         self.clean_broker_epoch: int | None = None
-        """Of the last stop, when it was clean; None when it was not."""
+        """Of the last stop, when it was clean; None when it was not.
+
+        None, too, when a partition is back that was offline at that stop, or gone: it may have less than it had (hazard
+        3).
+        """
         self._lock: Lock = disk.lock()
         try:
             self.id = self._identify(cluster_id, node_id)
@@ -171,6 +179,10 @@ class LogDirectory:
         self.clean_broker_epoch = take_clean_shutdown(disk)
         lost_sync = disk.exists(SYNC_FAILED)
         is_clean = self.clean_broker_epoch is not None and not lost_sync
+        not_closed = self._read_not_closed()
+        is_known = not_closed is not None
+        is_clean = is_clean and is_known
+        not_closed = not_closed or {}
         saved_offsets = {name: self._read_offsets(name) for name in _CHECKPOINTS}
         points, starts, marks, cleaned = saved_offsets.values()
         folders = list(self._folders())
@@ -178,12 +190,12 @@ class LogDirectory:
             progress.found(len(folders))
         for key, folder in folders:
             saved = Saved(
-                is_clean,
+                is_clean and key not in not_closed,
                 points.get(key, 0),
                 starts.get(key, 0),
                 marks.get(key, 0),
                 clean_offset=cleaned.get(key, 0),
-                lost_sync=lost_sync,
+                lost_sync=lost_sync or bool(not_closed.get(key)),
             )
             try:
                 if not any(offsets.get(key) for offsets in saved_offsets.values()) and _is_unmade(disk, folder):
@@ -196,6 +208,8 @@ class LogDirectory:
             except HeadraceError as error:
                 logger.error("%s-%d is offline: %s", *key, error)
                 self.offline_logs[key] = error
+                if saved.lost_sync:
+                    self._lost_sync.add(key)
             else:
                 self.logs[key] = log
             finally:
@@ -205,12 +219,24 @@ class LogDirectory:
             name: {key: offset for key, offset in offsets.items() if key in self.offline_logs}
             for name, offsets in saved_offsets.items()
         }
+        if not is_known or not_closed.keys() - self.offline_logs.keys():
+            self.clean_broker_epoch = None
         if lost_sync and disk.offline is None:
+            if self._lost_sync:
+                write_offsets(disk, NOT_CLOSED, not_closed | dict.fromkeys(self._lost_sync, 1))
             disk.remove(SYNC_FAILED)
-        if not is_clean:
-            for log in self.logs.values():
+        for key, log in self.logs.items():
+            if not is_clean or key in not_closed:
                 log.flush(_ignore)
                 log.unsynced.settle()
+
+    def _read_not_closed(self) -> dict[TopicPartition, int] | None:
+        """None when it is not known: then it may be any of them."""
+        try:
+            return read_offsets(self.disk, NOT_CLOSED)
+        except CheckpointDamaged as damaged:
+            logger.warning("%s", damaged)
+            return None
 
     def _folders(self) -> Iterator[tuple[TopicPartition, str]]:
         """Those of partitions. What was deleted is removed, and so is a copy that was on its way: it begins anew."""
@@ -477,8 +503,10 @@ class LogDirectory:
             write_offsets(self.disk, name, offsets)
         for log in written:
             log.checkpointed(log.log_end_offset, log.truncations)
-        if len(written) == len(self.logs) and not self.offline_logs:
-            write_clean_shutdown(self.disk, broker_epoch)
+        not_closed = self.offline_logs.keys() | {key for key, log in self.logs.items() if log not in written}
+        if not_closed or self.disk.exists(NOT_CLOSED):
+            write_offsets(self.disk, NOT_CLOSED, {key: int(key in self._lost_sync) for key in not_closed})
+        write_clean_shutdown(self.disk, broker_epoch)
 
 
 def _is_unmade(disk: Disk, folder: str) -> bool:

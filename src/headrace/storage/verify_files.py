@@ -54,7 +54,11 @@ class Checkpoints:
                 self._offsets[name] = read_offsets(inventory.disk, name)
             except CheckpointDamaged as damaged:
                 self._offsets[name] = {}
-                report.repairable(name, damaged.reason, AT_START)
+                if name == checkpoint.NOT_CLOSED:
+                    self.is_clean = False
+                    report.repairable(name, damaged.reason, "Leave it: the next start checks all partitions.")
+                else:
+                    report.repairable(name, damaged.reason, AT_START)
             except DiskError as error:
                 self._offsets[name] = {}
                 tell_unreadable(report, name, error)
@@ -68,7 +72,7 @@ class Checkpoints:
             is_unlisted = self._has_recovery_points and partition.name.topic != METADATA_TOPIC
             recovery_point = 0 if is_unlisted or not partition.segments else partition.segments[-1].base_offset
         return Known(
-            self.is_clean,
+            self.is_clean and key not in self._offsets[checkpoint.NOT_CLOSED],
             is_listed,
             recovery_point,
             self._offsets[checkpoint.LOG_STARTS].get(key, 0),
