@@ -236,6 +236,45 @@ def test_a_damaged_transaction_index_is_rebuilt_with_a_warning(caplog: pytest.Lo
     assert all(f"/disk/t-0/{name} has" in caplog.text for name in spoilt)
 
 
+@pytest.mark.parametrize("then", ["read", "appended to", "truncated"])
+@pytest.mark.parametrize("left_bytes", [0, 33])
+def test_an_emptied_or_cut_transaction_index_is_rebuilt_whoever_asks_first(
+    then: str, left_bytes: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = new_log()
+    for sequence in range(12):
+        produce(log, sequence, b"v" * 60, transactional=True)
+        if sequence % 2:
+            end(log, committed=False)
+    aborted = log.aborted_in(0, log.log_end_offset)
+    log = reopened(log)
+    disk = log.place.disk
+    assert isinstance(disk, FaultyDisk)
+    spoilt = [name for name in disk.names("t-0") if name.endswith(".txnindex")]
+    for name in spoilt:
+        del disk.platter.node(f"t-0/{name}").cached[left_bytes:]
+    log = reopened(log, clean=False, is_clean=True)
+    if then == "appended to":
+        produce(log, 12)
+    elif then == "truncated":
+        log.truncate_to(log.log_end_offset - 1, START_MS)
+        aborted.pop()
+    assert log.aborted_in(0, log.log_end_offset) == aborted
+    assert all(f"/disk/t-0/{name} " in caplog.text for name in spoilt)
+
+
+def test_no_transaction_index_stays_where_nothing_is_aborted_any_more(caplog: pytest.LogCaptureFixture) -> None:
+    log = new_log()
+    produce(log, 0, transactional=True)
+    end(log, committed=False)
+    log = reopened(log)
+    log.truncate_to(1, START_MS)
+    log = reopened(log)
+    assert not [name for name in log.place.disk.names("t-0") if name.endswith(".txnindex")]
+    assert log.aborted_in(0, 1) == []
+    assert not caplog.records
+
+
 # ----------------------------------------------------------------------------------------------------------- followers
 
 

@@ -152,6 +152,26 @@ def test_whatever_can_be_rebuilt_is_rebuilt_with_a_warning_that_names_it(
     assert f"/disk/t-0/{name}" in caplog.text
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("has_producers", [True, False])
+def test_lost_snapshots_are_told_of_when_there_are_producers(
+    is_clean: bool, has_producers: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = filled(30) if has_producers else new_log()
+    if not has_producers:
+        for _ in range(30):
+            log.append_as_leader(memoryview(batch(b"v" * 100)), 0, START_MS)
+    log.roll(START_MS)  # so that the last segment is empty
+    producers = {key: producer.recent() for key, producer in log.producers}
+    log.write_out()
+    for name in log.place.disk.names("t-0"):
+        if name.endswith(".snapshot"):
+            platter(log).vanish(f"t-0/{name}")
+    log = reopened(log, clean=False, is_clean=is_clean, recovery_point=30)
+    assert {key: producer.recent() for key, producer in log.producers} == producers
+    assert ("/disk/t-0/00000000000000000030.snapshot is missing" in caplog.text) == has_producers
+
+
 @pytest.mark.parametrize("harm", ["missing", "torn", "spoilt"])
 def test_leader_epochs_are_read_from_the_batches_when_their_file_is_damaged(
     harm: str, caplog: pytest.LogCaptureFixture

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 
 from headrace.protocol.batch import Batch
-from headrace.storage import lookup
+from headrace.storage import lookup, names
 from headrace.storage.index import IndexDamaged
 from headrace.storage.producer_state import CompletedTransaction, ProducerState
 from headrace.storage.scan import LogDamaged, SegmentScan
@@ -20,6 +20,10 @@ logger = logging.getLogger(__name__)
 
 def producers_at(segments: Segments, snapshots: Snapshots, offset: int) -> ProducerState:
     """What was known of the producers when the log ended at `offset`: a snapshot, and what was appended after it."""
+    number = segments.number_at(offset)
+    known_offset = snapshots.latest_until(offset)
+    # Kafka has none where the first segment begins, and where it begins nothing is known.
+    is_missing = number > 0 and (known_offset is None or known_offset < segments[number].base_offset)
     state = snapshots.load(offset)
     if state is None or state.end_offset < segments[0].base_offset:
         state = ProducerState(segments[0].base_offset)
@@ -27,6 +31,10 @@ def producers_at(segments: Segments, snapshots: Snapshots, offset: int) -> Produ
         if batch.producer_id >= 0:
             state.apply(batch)
     state.end_offset = offset
+    if is_missing and len(state):
+        name = names.segment_name(segments[number].base_offset) + names.SNAPSHOT
+        path = segments[number].place.full_path(name)
+        logger.warning("%s is missing; the producers are read from the log instead", path)
     return state
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
+from contextlib import suppress
 
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
 from headrace.storage import names
@@ -239,6 +240,9 @@ class Segment:
         """
         assert self._time_index is not None
         self._time_index.append_if_later(self._max_timestamp, self._max_timestamp_offset)  # type: ignore[arg-type]
+        aborted = self._transaction_index
+        if self.has_transaction_index and aborted is not None and not len(aborted):
+            self._remove_transaction_index()  # what it had was cut
         written = []
         for suffix, index in (
             (names.INDEX, self._offset_index),
@@ -310,7 +314,15 @@ class Segment:
             return self._rebuild()[1]
 
     def _load_transaction_index(self) -> TransactionIndex:
-        return TransactionIndex.load(self.place.disk, self.path(names.TXN_INDEX), self.base_offset)
+        index = TransactionIndex.load(self.place.disk, self.path(names.TXN_INDEX), self.base_offset)
+        if not len(index):  # there is one only where something was aborted
+            raise IndexDamaged(self.full_path(names.TXN_INDEX), "is empty")
+        return index
+
+    def _remove_transaction_index(self) -> None:
+        self.has_transaction_index = False
+        with suppress(FileVanished):
+            self.place.remove(self.name + names.TXN_INDEX)
 
     def rebuild_indexes(self) -> None:
         """Makes the offset and the time index anew from the batches, whatever the files say."""
@@ -332,6 +344,9 @@ class Segment:
         self.has_transaction_index = len(index) > 0
         if self.is_active:
             self._transaction_index = index
+        if not len(index):
+            self._remove_transaction_index()
+            return
         file = self.place.create(self.name + names.TXN_INDEX)
         try:
             file.truncate(0)

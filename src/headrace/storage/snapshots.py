@@ -32,6 +32,11 @@ class Snapshots:
     def latest_offset(self) -> int | None:
         return self._offsets[-1] if self._offsets else None
 
+    def latest_until(self, offset_max: int) -> int | None:
+        """The largest offset of one that is not above another."""
+        number = bisect_right(self._offsets, offset_max)
+        return self._offsets[number - 1] if number else None
+
     def write(self, state: ProducerState) -> str:
         """Writes one of where the state is; returns its name. A torn one is found out by its CRC, and not used."""
         offset = state.end_offset

@@ -12,7 +12,7 @@ from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage import lookup
 from headrace.storage.producer_state import ProducerState
-from headrace.storage.replay import producers_at
+from headrace.storage.replay import producers_at, transaction_index
 from headrace.storage.retention import Expired, expired
 from headrace.storage.scan import LogDamaged
 from headrace.storage.segment import Segment
@@ -44,9 +44,10 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     found = lookup.locate(segment, offset)
     position = segment.size_bytes if found is None else found.position
     end_offset = _end_before(segment, position)
+    transaction_index(log.segments, number, log.snapshots, log.segments.end_offset(number, log.log_end_offset))
     logger.info("%s-%d is truncated from offset %d to %d", log.topic, log.partition, log.log_end_offset, end_offset)
     # To the start of the segment, whose indexes in files are those of before the cut, and must be made again.
-    _lower_recovery_point(log, segment.base_offset)
+    _begin(log, segment.base_offset)
     with _all_or_offline(log, segment.base_offset):
         # The newest go first: a crash in between leaves no gap.
         gone = log.segments.replace(number + 1, len(log.segments), [])
@@ -94,7 +95,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
     """Drops everything; the log goes on from `offset`, as a follower's whose leader no longer has what comes next."""
     log.require_online()
     logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
-    _lower_recovery_point(log, offset)
+    _begin(log, offset)
     with _all_or_offline(log, min(offset, log.segments[0].base_offset)):
         for segment in reversed(log.segments):
             log.discard(segment, now_ms)
@@ -181,12 +182,20 @@ def _sync(log: Log, active: Segment) -> None:
     active.file.datasync()
 
 
-def _lower_recovery_point(log: Log, recovery_point: int) -> None:
+def _begin(log: Log, recovery_point: int) -> None:
     """Before anything is cut: a restart must not take new bytes below the old recovery point for checked ones."""
     log.truncations += 1
     # What comes in its place is dirty, also to the next start, which takes it to be clean at most so far.
     log.clean_offset = min(log.clean_offset, recovery_point)
-    if recovery_point < log.checkpointed_recovery_point:
+    lower_recovery_point(log, recovery_point)
+
+
+def lower_recovery_point(log: Log, recovery_point: int) -> None:
+    """Sees to it that a restart takes nothing from this offset on for durable, whatever the checkpoint says."""
+    log.checkpointed_recovery_point = min(log.checkpointed_recovery_point, recovery_point)
+    found = log.offered_recovery_point
+    if log.truncation_point is not None:
+        found = min(found, log.truncation_point)
+    if recovery_point < found:
         log.lower_recovery_point(log, recovery_point)
-        log.checkpointed_recovery_point = recovery_point
-        log.has_truncation_point = True
+        log.truncation_point = recovery_point
