@@ -95,6 +95,15 @@ def test_a_roll_that_fails_loses_nothing_that_is_flushed_after_it(kind: type[Dis
         assert log.log_end_offset == COUNT + 2
 
 
+@pytest.mark.parametrize("kind", ERRORS)
+def test_the_recovery_point_moves_on_at_the_next_roll_when_one_has_failed(kind: type[DiskError]) -> None:
+    for _, log, _, _ in with_each_error(lambda log: log.roll(START_MS), kind):
+        append(log, b"large" * 90)
+        append(log, b"large" * 90)
+        assert log.recovery_point == log.segments.active.base_offset == COUNT + 1
+        assert not log.epochs.is_dirty
+
+
 def test_a_new_segment_that_can_not_be_removed_after_a_failed_roll_takes_the_log_offline() -> None:
     disk, log, values = filled()
     disk.trace = []

@@ -171,15 +171,21 @@ class Unsynced:
             return
         self._wants_settling = False
         self._settling = _Mark(self._segments.active.base_offset)
-        self._sync_closed()
-        for name in self._side_files:
-            self._sync_small(name)
-        self._side_files = {}
-        if self._epochs.is_dirty:
-            self._write_epochs(names.EPOCHS + TEMPORARY_SUFFIX)
-            self._sync_small(names.EPOCHS + TEMPORARY_SUFFIX, self._take_epochs)
-        else:
-            self._flusher.sync(self._segments.active.file, self._settled)
+        has_new_epochs = self._epochs.is_dirty
+        try:
+            self._sync_closed()
+            for name in self._side_files:
+                self._sync_small(name)
+            self._side_files = {}
+            if has_new_epochs:
+                self._write_epochs(names.EPOCHS + TEMPORARY_SUFFIX)
+                self._sync_small(names.EPOCHS + TEMPORARY_SUFFIX, self._take_epochs)
+            else:
+                self._flusher.sync(self._segments.active.file, self._settled)
+        except DiskError:  # what is left of it is tried again at the next roll
+            self._settling = None
+            self._epochs.is_dirty = self._epochs.is_dirty or has_new_epochs
+            raise
 
     def take_names(self) -> list[str]:
         """All files that are not synced yet, but for the active segment's: somebody else syncs them."""
