@@ -47,7 +47,7 @@ def truncate_to(log: Log, offset: int, now_ms: int) -> bool:
     transaction_index(log.segments, number, log.snapshots, log.segments.end_offset(number, log.log_end_offset))
     logger.info("%s-%d is truncated from offset %d to %d", log.topic, log.partition, log.log_end_offset, end_offset)
     # To the start of the segment, whose indexes in files are those of before the cut, and must be made again.
-    _begin(log, segment.base_offset)
+    _lower_recovery_point(log, segment.base_offset)
     with _all_or_offline(log, segment.base_offset):
         # The newest go first: a crash in between leaves no gap.
         gone = log.segments.replace(number + 1, len(log.segments), [])
@@ -95,7 +95,7 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
     """Drops everything; the log goes on from `offset`, as a follower's whose leader no longer has what comes next."""
     log.require_online()
     logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
-    _begin(log, offset)
+    _lower_recovery_point(log, offset)
     with _all_or_offline(log, min(offset, log.segments[0].base_offset)):
         for segment in reversed(log.segments):
             log.discard(segment, now_ms)
@@ -182,20 +182,12 @@ def _sync(log: Log, active: Segment) -> None:
     active.file.datasync()
 
 
-def _begin(log: Log, recovery_point: int) -> None:
+def _lower_recovery_point(log: Log, recovery_point: int) -> None:
     """Before anything is cut: a restart must not take new bytes below the old recovery point for checked ones."""
     log.truncations += 1
     # What comes in its place is dirty, also to the next start, which takes it to be clean at most so far.
     log.clean_offset = min(log.clean_offset, recovery_point)
-    lower_recovery_point(log, recovery_point)
-
-
-def lower_recovery_point(log: Log, recovery_point: int) -> None:
-    """Sees to it that a restart takes nothing from this offset on for durable, whatever the checkpoint says."""
-    log.checkpointed_recovery_point = min(log.checkpointed_recovery_point, recovery_point)
-    found = log.offered_recovery_point
-    if log.truncation_point is not None:
-        found = min(found, log.truncation_point)
-    if recovery_point < found:
+    if recovery_point < log.checkpointed_recovery_point:
         log.lower_recovery_point(log, recovery_point)
-        log.truncation_point = recovery_point
+        log.checkpointed_recovery_point = recovery_point
+        log.has_truncation_point = True
