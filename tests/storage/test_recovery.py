@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.storage.log import Log
+from headrace.storage.recovery import Saved
 from headrace.storage.scan import LogDamaged
 from headrace.testing.disk import FaultyDisk, Platter
 from tests.storage.batches import START_MS, batch
@@ -207,6 +208,37 @@ def test_a_log_that_lost_all_its_data_goes_on_at_its_start() -> None:
     platter(log).node(log.segments[0].path()).cached.clear()
     log = reopened(log, clean=False, recovery_point=0)
     assert (log.log_start_offset, log.log_end_offset) == (28, 28)
+
+
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_a_segment_that_is_missing_after_a_clean_stop_is_damage_and_its_indexes_stay(number: int) -> None:
+    log = filled(30)
+    log.write_out()
+    path = log.segments[number].path()
+    platter(log).vanish(path)
+    disk = log.place.disk
+    assert isinstance(disk, FaultyDisk)
+    left = sorted(disk.names("t-0"))
+    for _ in range(2):
+        disk = disk.restart()
+        with pytest.raises(LogDamaged, match=f"/disk/{path} is damaged .*the file is missing, and .*index was left"):
+            open_at(disk, saved=Saved(is_clean=True, recovery_point=30))
+        assert sorted(disk.names("t-0")) == left
+
+
+def test_a_last_segment_that_was_emptied_after_a_clean_stop_ends_the_log_where_it_begins(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    log = filled(30)
+    values = values_in(log)
+    log.write_out()
+    last = log.segments.active
+    platter(log).node(last.path()).cached.clear()
+    log = reopened(log, clean=False, is_clean=True, recovery_point=30)
+    assert log.log_end_offset == last.base_offset < 30
+    assert values_in(log) == values[: last.base_offset]
+    assert f"/disk/{last.path()} was emptied after a clean stop" in caplog.text
+    assert log.producers.producers[7].next_sequence == last.base_offset
 
 
 def test_an_index_of_no_segment_is_removed(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from headrace.storage import names
 from headrace.storage.disk import TEMPORARY_SUFFIX
 from headrace.storage.place import Place
-from headrace.storage.scan import SegmentScan
+from headrace.storage.scan import LogDamaged, SegmentScan
 from headrace.storage.segment import Segment
 from headrace.storage.truncation_point import TRUNCATION_POINT
 
@@ -55,8 +55,11 @@ class _Files:
         ]
 
 
-def take_stock(place: Place) -> Stock:
-    """Tidies up a folder and says what is in it, by one look at its names. Reads no segment, but for a swap's."""
+def take_stock(place: Place, *, is_clean: bool = False) -> Stock:
+    """Tidies up a folder and says what is in it, by one look at its names. Reads no segment, but for a swap's.
+
+    Raises LogDamaged when a segment is missing after a clean stop, by the indexes that it has left.
+    """
     files = _Files(place)
     _undo_cleaning(files)
     _finish_swap(files)
@@ -73,6 +76,9 @@ def take_stock(place: Place) -> Stock:
         for base_offset in files.offsets(suffix):
             if base_offset not in known:
                 name = names.segment_name(base_offset) + suffix
+                if is_clean and place.disk.stat(place.path(name)).size:
+                    log_path = place.full_path(names.segment_name(base_offset) + names.LOG)
+                    raise LogDamaged(log_path, 0, 0, f"the file is missing, and {name} was left by a clean stop")
                 logger.warning("%s is an index of no segment, and removed", place.full_path(name))
                 place.remove(name)
     return Stock(segments, files.offsets(names.SNAPSHOT), files.has_truncation_point)

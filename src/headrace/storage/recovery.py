@@ -65,7 +65,7 @@ def open_log(
     Raises LogDamaged, and DiskError. `advanced` hears how many bytes were verified, as it goes.
     """
     place.index_interval_bytes = config.index_interval_bytes
-    stock = take_stock(place)
+    stock = take_stock(place, is_clean=saved.is_clean)
     if stock.has_truncation_point and not saved.is_clean:
         point = read_truncation_point(place)
         saved = saved._replace(
@@ -76,6 +76,9 @@ def open_log(
     if not len(segments):
         segments.append(Segment.create(place, saved.log_start_offset, now_ms))
         snapshots.remove_above(saved.log_start_offset)
+    elif saved.is_clean and not segments.active.size_bytes and saved.recovery_point > segments.active.base_offset:
+        logger.warning("%s was emptied after a clean stop; the log is recovered", segments.active.full_path())
+        saved = saved._replace(is_clean=False)
     recovery = _Recovery(place, segments, snapshots, config, saved, advanced)
     producers = recovery.reopen() if saved.is_clean else recovery.recover()
     segments.recount()
