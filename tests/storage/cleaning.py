@@ -96,7 +96,7 @@ class Compacted:
 
     def checkpoint(self) -> None:
         self.log.flush(_raised)
-        self.log.checkpointed_recovery_point = self.log.recovery_point
+        self.log.checkpointed(self.log.recovery_point, self.log.truncations)
 
     # Cleaning
 

@@ -44,7 +44,7 @@ class Life:
         return self.log
 
     def lower(self, log: Log, offset: int) -> None:
-        self.recovery_point = log.checkpointed_recovery_point = offset
+        self.recovery_point = offset
 
     def step(self) -> None:
         log, chance = self.log, self.chance
@@ -78,7 +78,8 @@ class Life:
                 self.log_start_offset = log.log_start_offset
             case "flush":
                 log.flush(lambda error: None)
-                self.recovery_point = log.checkpointed_recovery_point = log.recovery_point
+                self.recovery_point = log.recovery_point
+                log.checkpointed(log.recovery_point, log.truncations)
             case "sweep":
                 log.sweep(self.now_ms)
 

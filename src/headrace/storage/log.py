@@ -79,12 +79,12 @@ class Log:
         "checkpointed_recovery_point",
         "clean_offset",
         "epochs",
-        "has_truncation_point",
         "high_watermark",
         "last_flush_ms",
         "log_end_offset",
         "log_start_offset",
         "lower_recovery_point",
+        "offered_recovery_point",
         "offline",
         "options",
         "partition",
@@ -95,6 +95,7 @@ class Log:
         "snapshots",
         "topic",
         "topic_id",
+        "truncation_point",
         "truncations",
         "unflushed_records",
         "unsynced",
@@ -138,7 +139,10 @@ class Log:
         self.last_flush_ms = now_ms
         self.checkpointed_recovery_point = unsynced.recovery_point
         """From where on a restart would check: what the checkpoint says, unless a truncation lowered it since."""
-        self.has_truncation_point = False
+        self.offered_recovery_point = unsynced.recovery_point
+        """The most that the checkpoint may say, whether or not the one that is under way gets there."""
+        self.truncation_point: int | None = None
+        """What the file of that name says, which a restart does not go beyond, while there is one."""
         self.clean_offset = 0
         """Compaction has been through what is before it, which is never above `checkpointed_recovery_point`."""
         self.truncations = 0
@@ -433,13 +437,18 @@ class Log:
             self.unflushed_records > 0 and now_ms - self.last_flush_ms >= self._config.flush_ms
         )
 
+    def offer_recovery_point(self) -> tuple[int, int]:
+        """For a checkpoint that is about to be written: the recovery point, and how often the log was cut by now."""
+        self.offered_recovery_point = max(self.offered_recovery_point, self.recovery_point)
+        return self.recovery_point, self.truncations
+
     def checkpointed(self, recovery_point: int, truncations: int) -> None:
         """The checkpoint that was taken when the log had been cut `truncations` times is durable."""
         if truncations == self.truncations:
-            self.checkpointed_recovery_point = recovery_point
-            if self.has_truncation_point:
+            self.checkpointed_recovery_point = self.offered_recovery_point = recovery_point
+            if self.truncation_point is not None:
                 remove_truncation_point(self.place)
-                self.has_truncation_point = False
+                self.truncation_point = None
 
     def _settle(self) -> None:
         try:

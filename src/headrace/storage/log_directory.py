@@ -414,7 +414,7 @@ class LogDirectory:
         if self._is_writing or self.offline is not None:
             return False
         self._is_writing = True
-        logs = [(log, log.recovery_point, log.truncations) for log in self.logs.values()]
+        logs = [(log, *log.offer_recovery_point()) for log in self.logs.values()]
         contents = self._checkpoints()
         disk = self.disk
 

@@ -25,7 +25,12 @@ from headrace.storage.scan import LogDamaged, SegmentScan
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
 from headrace.storage.snapshots import Snapshots
-from headrace.storage.truncation_point import read_truncation_point, write_truncation_point
+from headrace.storage.truncation import limit_recovery_point
+from headrace.storage.truncation_point import (
+    read_truncation_point,
+    remove_truncation_point,
+    write_truncation_point,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -66,11 +71,17 @@ def open_log(
     """
     place.index_interval_bytes = config.index_interval_bytes
     stock = take_stock(place, is_clean=saved.is_clean)
-    if stock.has_truncation_point and not saved.is_clean:
-        point = read_truncation_point(place)
-        saved = saved._replace(
-            recovery_point=min(saved.recovery_point, point), clean_offset=min(saved.clean_offset, point)
-        )
+    offered_recovery_point = saved.recovery_point
+    truncation_point = None
+    if stock.has_truncation_point:
+        if saved.is_clean:
+            remove_truncation_point(place)
+        else:
+            truncation_point = read_truncation_point(place)
+            saved = saved._replace(
+                recovery_point=min(saved.recovery_point, truncation_point),
+                clean_offset=min(saved.clean_offset, truncation_point),
+            )
     snapshots = Snapshots(place, stock.snapshot_offsets)
     segments = Segments(stock.segments)
     if not len(segments):
@@ -118,7 +129,9 @@ def open_log(
         lower_recovery_point=lower_recovery_point,
         now_ms=now_ms,
     )
-    log.has_truncation_point = stock.has_truncation_point
+    log.offered_recovery_point = offered_recovery_point
+    log.truncation_point = truncation_point
+    limit_recovery_point(log, log_end_offset)  # a log may have lost what was durable: somebody cut it
     if saved.clean_offset <= log_end_offset:  # else records that were not compacted will come to be before it
         log.clean_offset = saved.clean_offset
     return log

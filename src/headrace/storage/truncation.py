@@ -187,7 +187,15 @@ def _lower_recovery_point(log: Log, recovery_point: int) -> None:
     log.truncations += 1
     # What comes in its place is dirty, also to the next start, which takes it to be clean at most so far.
     log.clean_offset = min(log.clean_offset, recovery_point)
-    if recovery_point < log.checkpointed_recovery_point:
+    limit_recovery_point(log, recovery_point)
+
+
+def limit_recovery_point(log: Log, recovery_point: int) -> None:
+    """Sees to it that a restart takes nothing from this offset on for durable, whatever the checkpoint says."""
+    log.checkpointed_recovery_point = min(log.checkpointed_recovery_point, recovery_point)
+    found = log.offered_recovery_point
+    if log.truncation_point is not None:
+        found = min(found, log.truncation_point)
+    if recovery_point < found:
         log.lower_recovery_point(log, recovery_point)
-        log.checkpointed_recovery_point = recovery_point
-        log.has_truncation_point = True
+        log.truncation_point = recovery_point
