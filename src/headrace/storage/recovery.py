@@ -228,13 +228,15 @@ class _Recovery:
             segment.size_bytes = segment.file.size()
         scan = SegmentScan(segment.file, segment.size_bytes, segment.base_offset)
         interval = self.config.index_interval_bytes
-        epochs = self.epochs
+        epochs, index, apply = self.epochs, segment.index, producers.apply
         for batch in scan.batches(self.advanced):
-            segment.index(batch, scan.position, interval)
+            index(batch, scan.position, interval)
             if batch.partition_leader_epoch > epochs.latest:
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset)
-            if batch.producer_id >= 0 and (aborted := aborted_by(producers.apply(batch))) is not None:
-                segment.add_aborted(aborted)
+            if batch.producer_id >= 0:
+                completed = apply(batch)
+                if completed is not None and (aborted := aborted_by(completed)) is not None:
+                    segment.add_aborted(aborted)
         return scan
 
     def _ends_here(self, scan: SegmentScan, segment: Segment, follower: Segment | None) -> bool:
