@@ -155,14 +155,14 @@ class _Rest:
         self.end = end
 
     def has_content(self) -> bool:
-        return any(chunk.count(0) != len(chunk) for _, chunk in self._chunks(self.end))
+        return any(not _is_zeros(chunk) for _, chunk in self._chunks(self.end))
 
     def next_batch(self, offset_min: int, offset_max: int) -> int | None:
         """The position of the first sound batch behind the first bad byte whose offsets could follow."""
         high_words = {(offset >> 32).to_bytes(4, "big") for offset in (offset_min, offset_max)}
         before = b""
         for position, chunk in self._chunks(self.end):
-            if chunk.count(0) == len(chunk):
+            if _is_zeros(chunk):
                 before = chunk[-_MAGIC_AT:]
                 continue
             window = before + chunk
@@ -195,7 +195,7 @@ class _Rest:
         """Some page up to `end` is zeros from some byte on to its end, or all of these bytes are zeros."""
         is_empty = True
         for position, chunk in self._chunks(end):
-            is_empty = is_empty and chunk.count(0) == len(chunk)
+            is_empty = is_empty and _is_zeros(chunk)
             for page_end in range(PAGE_BYTES - position % PAGE_BYTES, len(chunk) + 1, PAGE_BYTES):
                 page = chunk[max(0, page_end - PAGE_BYTES) : page_end]
                 if len(page) - len(page.rstrip(b"\0")) >= min(ZEROS_MIN, len(page)):
@@ -224,3 +224,11 @@ class _Rest:
                 return
             yield position, chunk
             position += len(chunk)
+
+
+def _is_zeros(chunk: bytes) -> bool:
+    """By comparing, which is ten times as fast as counting: a preallocated segment may have a gigabyte of them."""
+    return chunk == (_ZEROS if len(chunk) == CHUNK_BYTES else bytes(len(chunk)))
+
+
+_ZEROS: Final = bytes(CHUNK_BYTES)
