@@ -7,15 +7,11 @@ ProtocolError, what admits them says Refused, and the kernel's two forms say the
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from random import Random
 from struct import pack_into
-from time import monotonic
 from typing import Any
 
 from headrace.errors import ProtocolError, Refused
@@ -28,6 +24,7 @@ from headrace.protocol.control import build_marker, read_control
 from headrace.protocol.kernel import Records
 from headrace.protocol.kernel_types import Fields
 from headrace.protocol.records import records_of
+from tests.fuzz.campaign import run
 from tests.protocol.kernel_forms import COMPILED, PLAIN
 
 SIZE_BYTES_MAX = 1 << 20
@@ -222,26 +219,5 @@ def campaign(seed: int, inputs: int) -> tuple[int, int]:
     return readable, done
 
 
-def slices(seed: int, inputs: int, size: int = 10_000) -> Iterator[tuple[int, int]]:
-    for number, start in enumerate(range(0, inputs, size)):
-        yield seed * 1_000_003 + number, min(size, inputs - start)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    arguments = parser.parse_args()
-    start, readable, done = monotonic(), 0, 0
-    with ProcessPoolExecutor(arguments.processes) as pool:
-        seeds, sizes = zip(*slices(arguments.seed, arguments.inputs), strict=True)
-        for part_readable, part in pool.map(campaign, seeds, sizes):
-            readable, done = readable + part_readable, done + part
-            rate = done / (monotonic() - start)
-            print(f"\r{done:>12,} of {arguments.inputs:,} inputs, {rate:,.0f} a second", end="", flush=True)
-    print(f"\n{done:,} inputs, of which {readable:,} could be read: always an answer, or one kind of error")
-
-
 if __name__ == "__main__":
-    main()
+    run(campaign, __doc__)

@@ -4,18 +4,14 @@ Every input is a valid message of some version, damaged in one of the ways below
 message or one ProtocolError; what it gives can be encoded again, and means the same.
 """
 
-import argparse
-import os
 import sys
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from random import Random
-from time import monotonic
 
 from headrace.errors import ProtocolError
 from headrace.protocol import messages
 from headrace.protocol.codec import decode_at, encode_bytes
 from headrace.protocol.message import Message
+from tests.fuzz.campaign import run
 from tests.protocol.generate import Generator
 
 LENGTHS = [
@@ -91,26 +87,5 @@ def campaign(seed: int, inputs: int) -> tuple[int, int]:
     return readable, done
 
 
-def slices(seed: int, inputs: int, size: int = 20_000) -> Iterator[tuple[int, int]]:
-    for number, start in enumerate(range(0, inputs, size)):
-        yield seed * 1_000_003 + number, min(size, inputs - start)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inputs", type=int, default=1_000_000)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--processes", type=int, default=os.cpu_count())
-    arguments = parser.parse_args()
-    start, readable, done = monotonic(), 0, 0
-    with ProcessPoolExecutor(arguments.processes) as pool:
-        seeds, sizes = zip(*slices(arguments.seed, arguments.inputs), strict=True)
-        for part_readable, part in pool.map(campaign, seeds, sizes):
-            readable, done = readable + part_readable, done + part
-            rate = done / (monotonic() - start)
-            print(f"\r{done:>12,} of {arguments.inputs:,} inputs, {rate:,.0f} a second", end="", flush=True)
-    print(f"\n{done:,} inputs, of which {readable:,} could be read: always a message or one ProtocolError")
-
-
 if __name__ == "__main__":
-    main()
+    run(campaign, __doc__)
