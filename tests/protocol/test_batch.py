@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
 from headrace.protocol.batch import HEADER, Batch, TimestampType, scan
-from headrace.protocol.batch_builder import build, empty
+from headrace.protocol.batch_builder import build
 from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression
 from headrace.protocol.records import records_of
@@ -120,16 +120,6 @@ def test_log_append_time_is_the_time_of_every_record(compression: Compression) -
     assert again.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert (again.max_timestamp, again.crc) == (123456, batch.crc)
     assert [record.timestamp for record in records_of(again, 1000).decode()] == [123456, 123456]
-
-
-def test_the_delete_horizon_of_a_batch_without_records() -> None:
-    batch = Batch(memoryview(empty(one(7, producer_id=4, producer_epoch=1, base_sequence=9))))
-    batch.set_delete_horizon(999)
-    again = Batch(batch.view)
-    again.verify()
-    assert (again.delete_horizon_ms, again.record_count, again.last_sequence) == (999, 0, 10)
-    with pytest.raises(ValueError, match="rewriting"):
-        one().set_delete_horizon(5)
 
 
 def test_scanning_finds_batch_after_batch() -> None:

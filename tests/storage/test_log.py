@@ -8,6 +8,8 @@ from headrace.config import CompressionType, LogConfig, TimestampType
 from headrace.errors import Error, Refused
 from headrace.protocol.batch import TimestampType as StampedBy
 from headrace.protocol.batch import scan
+from headrace.protocol.batch_builder import build
+from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression
 from headrace.protocol.control import build_marker
 from headrace.storage.disk import DiskError, File
@@ -90,6 +92,10 @@ def test_what_breaks_a_rule_of_the_topic_is_refused_with_kafkas_error() -> None:
     compacted = new_log(SMALL.replace(cleanup_policy=("compact",)))
     assert refusal(compacted, batch(b"x", key=None)) is Error.INVALID_RECORD
     assert refusal(new_log(), batch(b"x", timestamps=[START_MS + 3_600_001])) is Error.INVALID_TIMESTAMP
+    gap = build([(b"k", b"v", (), START_MS)] * 3, offset_deltas=[0, 1, 5])
+    gap[23:27] = (2).to_bytes(4)  # its header says that there is none
+    gap[17:21] = crc32c(gap[21:]).to_bytes(4)
+    assert refusal(compacted, gap) is Error.INVALID_RECORD
     strict = new_log(SMALL.replace(message_timestamp_before_max_ms=1000))
     assert refusal(strict, batch(b"a", b"b", timestamps=[START_MS, START_MS - 1001])) is Error.INVALID_TIMESTAMP
     append(strict, batch(b"a", b"b", timestamps=[START_MS, START_MS - 1000]))

@@ -53,7 +53,6 @@ DELETE_HORIZON_BIT: Final = 0x40
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
-_BASE_TIMESTAMP_AT: Final = 27
 _MAX_TIMESTAMP_AT: Final = 35
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
@@ -258,18 +257,6 @@ class Batch:
         self.max_timestamp = timestamp_ms
         _pack_timestamp(self.buffer, self.position + _MAX_TIMESTAMP_AT, timestamp_ms)
         self._set_attributes(self.attributes | TIMESTAMP_TYPE_BIT)
-
-    def set_delete_horizon(self, horizon_ms: int) -> None:
-        """Set the delete horizon (KIP-534) of a batch without records.
-
-        It takes the place of the base timestamp, from which records count theirs: a batch with records is written
-        anew by `batch_builder.rewrite`, which moves them along.
-        """
-        if self.record_count:
-            raise ValueError("the delete horizon of a batch with records is set by rewriting it")
-        self.base_timestamp = horizon_ms
-        _pack_timestamp(self.buffer, self.position + _BASE_TIMESTAMP_AT, horizon_ms)
-        self._set_attributes(self.attributes | DELETE_HORIZON_BIT)
 
     def _set_attributes(self, attributes: int) -> None:
         self.attributes = attributes

@@ -14,7 +14,8 @@ from headrace.errors import Error, ProtocolError, Refused
 from headrace.protocol.batch import COMPRESSION_MASK, CONTROL_BIT, Batch, scan
 from headrace.protocol.batch_admission import admit, check_keys, check_timestamps
 from headrace.protocol.batch_builder import recompress
-from headrace.protocol.compression import Compression, decompress
+from headrace.protocol.compression import Compression
+from headrace.protocol.kernel import Records
 from headrace.protocol.records import records_of
 from headrace.storage.producer_state import Origin
 
@@ -136,11 +137,15 @@ class LeaderRules:
                 continue
             try:
                 found = records_of(batch, self.decompressed_bytes_max)
+                if not found.is_dense():
+                    raise Refused(
+                        Error.INVALID_RECORD, "The offsets of a produced batch must count its records from 0."
+                    )
                 if self.needs_keys:
                     check_keys(found)
                 if not self.is_append_time:
                     check_timestamps(batch, lambda found=found: found, now_ms, self.before_ms_max, self.after_ms_max)  # type: ignore[misc]
-                rewritten.append(self._recompress(batch) if self.needs_recompression(batch) else batch)
+                rewritten.append(self._recompress(batch, found) if self.needs_recompression(batch) else batch)
             except ProtocolError as error:
                 raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
         if all(new is old for new, old in zip(rewritten, batches, strict=True)):
@@ -148,10 +153,9 @@ class LeaderRules:
         content = memoryview(bytearray(b"".join(batch.view for batch in rewritten)))
         return content, list(scan(content))
 
-    def _recompress(self, batch: Batch) -> Batch:
+    def _recompress(self, batch: Batch, found: Records) -> Batch:
         assert self.codec is not None
-        data = decompress(batch.compression, batch.payload, self.decompressed_bytes_max)
-        again = Batch(memoryview(recompress(batch, data, self.codec, self.level)))
+        again = Batch(memoryview(recompress(batch, found.section(), self.codec, self.level)))
         if again.size_bytes > self.max_message_bytes:
             raise Refused(
                 Error.MESSAGE_TOO_LARGE,
