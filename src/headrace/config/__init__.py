@@ -1,6 +1,8 @@
 """Every setting once: name, type, default, bounds, scope and what it does. Parsing and the docs page come from that."""
 
 from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
+from headrace.config.cluster import IdentityConfig, TopicsConfig
+from headrace.config.listeners import ListenerConfig
 from headrace.config.node import TOPIC, NodeConfig, broker_settings, settings_named
 from headrace.config.setting import Change, Kind, Scope, Setting
 from headrace.config.topic import CompressionType, LogConfig, TimestampType
@@ -10,7 +12,9 @@ __all__ = [
     "Change",
     "CleanerConfig",
     "CompressionType",
+    "IdentityConfig",
     "Kind",
+    "ListenerConfig",
     "LogConfig",
     "NodeConfig",
     "RequestConfig",
@@ -18,6 +22,7 @@ __all__ = [
     "Setting",
     "StorageConfig",
     "TimestampType",
+    "TopicsConfig",
     "broker_settings",
     "settings_named",
 ]

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Final, cast
 
 from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
+from headrace.config.cluster import IdentityConfig, TopicsConfig
 from headrace.config.group import Group
+from headrace.config.listeners import ListenerConfig
 from headrace.config.setting import Scope, Setting, unknown
 from headrace.config.topic import LogConfig
 
-BROKER_GROUPS: Final[tuple[type[Group], ...]] = (RequestConfig, StorageConfig, CleanerConfig)
+GROUPS: Final[dict[str, type[Group]]] = {
+    "identity": IdentityConfig,
+    "listener": ListenerConfig,
+    "topics": TopicsConfig,
+    "request": RequestConfig,
+    "storage": StorageConfig,
+    "cleaner": CleanerConfig,
+}
+"""The broker's own settings, by the attribute of NodeConfig that holds them."""
 
 TOPIC: Final[dict[str, Setting]] = LogConfig.settings
 
 
 def broker_settings() -> dict[str, Setting]:
     """Every setting of a broker by its name: its own, and those that topics default to."""
-    own = {name: setting for group in BROKER_GROUPS for name, setting in group.settings.items()}
+    own = {name: setting for group in GROUPS.values() for name, setting in group.settings.items()}
     return own | {twin.name: twin for setting in TOPIC.values() for twin in setting.broker_twins()}
 
 
@@ -31,19 +41,24 @@ def settings_named(name: str) -> Iterator[Setting]:
 class NodeConfig:
     """What one node runs with, one group for each part of it."""
 
-    __slots__ = ("cleaner", "log", "request", "storage")
+    __slots__ = (*GROUPS, "log")
 
-    def __init__(
-        self,
-        request: RequestConfig | None = None,
-        storage: StorageConfig | None = None,
-        cleaner: CleanerConfig | None = None,
-        log: LogConfig | None = None,
-    ) -> None:
-        self.request = request or RequestConfig()
-        self.storage = storage or StorageConfig()
-        self.cleaner = cleaner or CleanerConfig()
-        self.log = log or LogConfig()
+    identity: IdentityConfig
+    listener: ListenerConfig
+    topics: TopicsConfig
+    request: RequestConfig
+    storage: StorageConfig
+    cleaner: CleanerConfig
+    log: LogConfig
+    """What topics default to."""
+
+    def __init__(self, **groups: Group) -> None:
+        """Groups by their attribute; those that are left out have their defaults."""
+        for name, group in GROUPS.items():
+            setattr(self, name, groups.pop(name, None) or group())
+        self.log = cast("LogConfig", groups.pop("log", None) or LogConfig())
+        if groups:
+            raise TypeError(f"a node has no settings of {next(iter(groups))!r}")
 
     @classmethod
     def parse(cls, texts: Mapping[str, str]) -> NodeConfig:
@@ -52,12 +67,8 @@ class NodeConfig:
         for name in texts:
             if name not in known:
                 raise unknown(name, known, Scope.BROKER)
-        return cls(
-            RequestConfig.parse(_only(texts, RequestConfig)),
-            StorageConfig.parse(_only(texts, StorageConfig)),
-            CleanerConfig.parse(_only(texts, CleanerConfig)),
-            LogConfig.of_broker(texts),
-        )
+        groups = {name: group.parse(_only(texts, group)) for name, group in GROUPS.items()}
+        return cls(**groups, log=LogConfig.of_broker(texts))
 
 
 def _only(texts: Mapping[str, str], group: type[Group]) -> dict[str, str]:

@@ -6,12 +6,17 @@ from collections.abc import Iterable
 from typing import Final
 
 from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
+from headrace.config.cluster import IdentityConfig, TopicsConfig
 from headrace.config.group import Group
+from headrace.config.listeners import ListenerConfig
 from headrace.config.setting import INT64_MAX, Kind, Setting
 from headrace.config.topic import LogConfig
 
 SECTIONS: Final[tuple[tuple[str, type[Group]], ...]] = (
     ("Topics", LogConfig),
+    ("The node", IdentityConfig),
+    ("Listeners", ListenerConfig),
+    ("Creation of topics", TopicsConfig),
     ("Requests", RequestConfig),
     ("Storage", StorageConfig),
     ("Compaction", CleanerConfig),

@@ -1,0 +1,176 @@
+"""Where a node listens, what it tells clients to connect to, and how much it takes from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from headrace.config.group import Group, integer, long, string, words
+from headrace.config.setting import INT32_MAX, Change
+from headrace.config.topic import MIB, MINUTE_MS
+from headrace.errors import Error, Refused
+
+PLAINTEXT: Final = "PLAINTEXT"
+SECURITY_PROTOCOLS: Final = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""By Kafka's numbers."""
+WILDCARDS: Final = ("", "0.0.0.0", "::")
+"""All addresses of the machine: to listen on, and nothing that a client could connect to."""
+
+
+class ListenerAddress(NamedTuple):
+    """`NAME://host:port` as it is written: an empty host is every address of the machine."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def is_wildcard(self) -> bool:
+        return self.host in WILDCARDS
+
+    def __str__(self) -> str:
+        return f"{self.name}://{host_and_port(self.host, self.port)}"
+
+
+def host_and_port(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def parse_listener(text: str, setting: str) -> ListenerAddress:
+    """Raises Refused with what is wrong with the text."""
+    name, separator, address = text.partition("://")
+    host, colon, port = address.rpartition(":")
+    if not name or not separator or not colon or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+        raise Refused(
+            Error.INVALID_CONFIG,
+            f"{setting} has '{text}', and a listener is written NAME://host:port, as in PLAINTEXT://127.0.0.1:9092.",
+        )
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise Refused(
+            Error.INVALID_CONFIG, f"{setting} has '{text}': an IPv6 address stands in brackets, as in [::1]:9092."
+        )
+    return ListenerAddress(name.upper(), host, int(port))
+
+
+class ListenerConfig(Group):
+    """Where clients connect, and the limits that hold for each of them."""
+
+    listeners: tuple[str, ...] = words(
+        default=("PLAINTEXT://127.0.0.1:9092",),
+        kafka="Kafka's default is PLAINTEXT://:9092, open to the network without any security.",
+        doc="Where the node listens: NAME://host:port, several separated by commas, each name once. An empty host or "
+        "0.0.0.0 is every address of the machine; port 0 is any free port.",
+    )
+    advertised_listeners: tuple[str, ...] = words(
+        default=(),
+        doc="What clients are told to connect to, by the name of the listener that they asked. Unset, it is the "
+        "address of the listener, or the name of the machine where that listens on every address.",
+    )
+    listener_security_protocol_map: tuple[str, ...] = words(
+        default=("PLAINTEXT:PLAINTEXT", "SSL:SSL", "SASL_PLAINTEXT:SASL_PLAINTEXT", "SASL_SSL:SASL_SSL"),
+        doc="The security protocol of each listener's name, as NAME:PROTOCOL. PLAINTEXT is the one that is served.",
+    )
+    inter_broker_listener_name: str = string(
+        default="",
+        honoured=False,
+        doc="The listener that brokers use among themselves; unset, it is the one of the inter-broker protocol.",
+    )
+    max_connections: int = integer(
+        default=INT32_MAX,
+        least=0,
+        change=Change.CLUSTER,
+        doc="The most connections of a listener at one time. Beyond it, a new one is closed at once.",
+    )
+    max_connections_per_ip: int = integer(
+        default=INT32_MAX,
+        least=0,
+        change=Change.CLUSTER,
+        doc="The most connections from one address at one time.",
+    )
+    connections_max_idle_ms: int = long(
+        default=10 * MINUTE_MS,
+        least=1,
+        doc="How long a connection may be silent before it is closed.",
+    )
+    connections_max_stalled_ms: int = long(
+        default=MINUTE_MS,
+        least=1,
+        kafka="Kafka has no such limit: its connections.max.idle.ms is what ends them.",
+        doc="How long a client may leave its replies unread, or stop in the middle of a request, before its "
+        "connection is closed.",
+    )
+    connections_max_requests_in_flight: int = integer(
+        default=1000,
+        least=1,
+        kafka="Kafka takes the next request of a connection when it has answered the one before.",
+        doc="The most requests of one connection that are being served. Beyond it, no more are read from it.",
+    )
+    queued_max_request_bytes: int = long(
+        default=512 * MIB,
+        least=1,
+        also=(-1,),
+        kafka="Kafka's default is -1, without a limit.",
+        doc="The most memory for requests that have not arrived whole, over all connections. Beyond it, connections "
+        "wait to be read from. -1 is without a limit.",
+    )
+    connections_max_reply_bytes: int = integer(
+        default=4 * MIB,
+        least=1,
+        kafka="Kafka sends one reply of a connection at a time, of any size.",
+        doc="The most bytes of replies that wait for a client to read them, before no more requests are read from it.",
+    )
+
+    def check(self) -> None:
+        addresses = self.addresses()
+        if not addresses:
+            raise Refused(
+                Error.INVALID_CONFIG, "listeners is empty; a node needs one, as in PLAINTEXT://127.0.0.1:9092."
+            )
+        _require_distinct("listeners", addresses)
+        for address in addresses:
+            self.security_protocol(address.name)
+        advertised = self.advertised()
+        _require_distinct("advertised.listeners", advertised)
+        for address in advertised:
+            if address.is_wildcard:
+                raise Refused(
+                    Error.INVALID_CONFIG,
+                    f"advertised.listeners has '{address}', and no client can connect to that; name the machine.",
+                )
+            if address.name not in {listener.name for listener in addresses}:
+                raise Refused(Error.INVALID_CONFIG, f"advertised.listeners has {address.name}, and listeners has not.")
+
+    def addresses(self) -> list[ListenerAddress]:
+        return [parse_listener(text, "listeners") for text in self.listeners]
+
+    def advertised(self) -> list[ListenerAddress]:
+        return [parse_listener(text, "advertised.listeners") for text in self.advertised_listeners]
+
+    def security_protocol(self, name: str) -> int:
+        """Of a listener, by Kafka's numbers. Raises Refused for a name without one, and for what is not served."""
+        protocols = dict(text.upper().partition(":")[::2] for text in self.listener_security_protocol_map)
+        if name not in protocols:
+            raise Refused(
+                Error.INVALID_CONFIG,
+                f"listener.security.protocol.map has no protocol for the listener {name}; add {name}:PLAINTEXT to it.",
+            )
+        if protocols[name] not in SECURITY_PROTOCOLS:
+            known = ", ".join(SECURITY_PROTOCOLS)
+            raise Refused(
+                Error.INVALID_CONFIG, f"listener.security.protocol.map has {name}:{protocols[name]}; it knows {known}."
+            )
+        if protocols[name] != PLAINTEXT:
+            raise Refused(
+                Error.INVALID_CONFIG,
+                f"The listener {name} asks for {protocols[name]}, and PLAINTEXT is all that is served yet.",
+            )
+        return SECURITY_PROTOCOLS[protocols[name]]
+
+
+def _require_distinct(setting: str, addresses: Iterable[ListenerAddress]) -> None:
+    names = [address.name for address in addresses]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise Refused(Error.INVALID_CONFIG, f"{setting} has the name {twice} more than once; give each its own.")
