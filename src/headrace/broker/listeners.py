@@ -1,0 +1,71 @@
+"""The listeners of a node: opened, and known by the addresses that clients are told."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from headrace.config import ListenerConfig, RequestConfig
+from headrace.config.listeners import host_and_port
+from headrace.errors import HeadraceError
+from headrace.metadata.image import Endpoint
+from headrace.net.budget import Budget
+from headrace.net.connection import Connection
+from headrace.net.listener import Limits, Listener
+
+logger = logging.getLogger(__name__)
+
+WITHOUT_LIMIT = 2**62
+
+
+class Listeners:
+    """Opened one after another; when one can't be, those before it are closed again."""
+
+    __slots__ = ("_config", "_host_name", "all", "budget", "endpoints")
+
+    def __init__(
+        self,
+        config: ListenerConfig,
+        request: RequestConfig,
+        handler: Callable[[Connection, memoryview], None],
+        host_name: Callable[[], str],
+    ) -> None:
+        """`host_name` is what the machine is called, for listeners on all of its addresses."""
+        self._config = config
+        self._host_name = host_name
+        queued_bytes = config.queued_max_request_bytes
+        self.budget = Budget(queued_bytes if queued_bytes > 0 else WITHOUT_LIMIT)
+        limits = Limits(
+            frame_bytes=request.socket_request_max_bytes,
+            connections=config.max_connections,
+            connections_per_address=config.max_connections_per_ip,
+            requests_in_flight=config.connections_max_requests_in_flight,
+            write_bytes=config.connections_max_reply_bytes,
+            idle_ms=config.connections_max_idle_ms,
+            slow_ms=config.connections_max_stalled_ms,
+        )
+        self.all = [Listener(address.name, handler, limits, self.budget) for address in config.addresses()]
+        self.endpoints: list[Endpoint] = []
+        """What clients are told, by listener, once they are open."""
+
+    async def start(self) -> None:
+        told = {address.name: address for address in self._config.advertised()}
+        for listener, address in zip(self.all, self._config.addresses(), strict=True):
+            try:
+                _, port = await listener.start(address.host, address.port)
+            except HeadraceError:
+                await self.stop(grace_seconds=0)
+                raise
+            advertised = told.get(address.name)
+            if advertised is not None:
+                host, port = advertised.host, advertised.port or port
+            else:
+                host = self._host_name() if address.is_wildcard else address.host
+            protocol = self._config.security_protocol(address.name)
+            self.endpoints.append(Endpoint(address.name, host, port, protocol))
+            logger.info("%s listens; clients are told %s", listener.name, host_and_port(host, port))
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Accepts no more, gives replies under way a moment, then closes everything."""
+        await asyncio.gather(*(listener.stop(grace_seconds) for listener in self.all))

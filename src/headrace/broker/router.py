@@ -1,0 +1,130 @@
+"""The router: which API is served, in which versions, on which kind of listener, and by whom.
+
+Its table is the single statement of that; ApiVersions is made from it. A request for anything else ends its connection,
+as in Kafka: a client that asked ApiVersions knows better. ApiVersions itself is answered in any version (KIP-511).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+from headrace.errors import Error, ProtocolError
+from headrace.net.connection import Connection
+from headrace.protocol import messages as m
+from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
+from headrace.protocol.codec import ELEMENTS_MAX
+from headrace.protocol.frame import Request, Unsupported, read_request, write_response
+from headrace.protocol.message import Message
+
+logger = logging.getLogger(__name__)
+
+Handler: TypeAlias = Callable[[Connection, Request], "Message | Coroutine[Any, Any, Message] | None"]
+"""Returns the response, or a coroutine that will, or None when there is nothing to send now: it took a slot that it
+fills later, or there is no reply to this request at all."""
+
+PRODUCE_KEY: Final = 0
+
+
+class Serves(Enum):
+    """Who connects to a listener."""
+
+    CLIENTS = "clients"
+    BROKERS = "brokers"
+    CONTROLLERS = "controllers"
+
+
+class Route:
+    """An API as it is served: all stable versions that there are shapes for."""
+
+    __slots__ = ("api", "handler", "max_version", "min_version", "serves")
+
+    def __init__(self, name: type[Message], handler: Handler, serves: Iterable[Serves] = (Serves.CLIENTS,)) -> None:
+        """`name` is the class of the request."""
+        key = name.shape.key
+        api = find_api(key) if key is not None else None
+        assert api is not None, f"{name.__name__} is not a request"
+        stable = [version for version in api.versions if version not in api.shape.unstable]
+        self.api: Api = api
+        self.min_version, self.max_version = min(stable), max(stable)
+        self.handler = handler
+        self.serves = tuple(serves)
+
+    @property
+    def advertised_min_version(self) -> int:
+        # Clients with an older librdkafka do not compress unless they see Produce v0 (KAFKA-18659). It is not served.
+        return 0 if self.api.key == PRODUCE_KEY else self.min_version
+
+
+class Router:
+    """The routes of one kind of listener."""
+
+    __slots__ = ("_elements_max", "_loop", "_routes", "_tasks", "routes")
+
+    def __init__(
+        self,
+        routes: Iterable[Route],
+        serves: Serves,
+        loop: asyncio.AbstractEventLoop,
+        elements_max: int = ELEMENTS_MAX,
+    ) -> None:
+        self.routes = sorted((route for route in routes if serves in route.serves), key=lambda route: route.api.key)
+        self._routes = {route.api.key: route for route in self.routes}
+        self._loop = loop
+        self._elements_max = elements_max
+        self._tasks: dict[asyncio.Task[None], None] = {}
+
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        """What a listener calls with each frame. Raises ProtocolError for what ends the connection."""
+        request = read_request(frame, self._elements_max)
+        if isinstance(request, Unsupported):
+            self._unsupported(connection, request)
+            return
+        route = self._routes.get(request.api.key)
+        if route is None or not route.min_version <= request.version <= route.max_version:
+            raise ProtocolError(f"{request.api.name} v{request.version} is not served on {connection.listener.name}")
+        result = route.handler(connection, request)
+        if result is None:
+            return
+        if isinstance(result, Message):
+            connection.reply(write_response(result, request.version, request.correlation_id))
+        else:
+            self._run(connection, request, result)
+
+    def _run(self, connection: Connection, request: Request, work: Coroutine[Any, Any, Message]) -> None:
+        slot = connection.reserve()
+
+        async def answer() -> None:
+            try:
+                message = await work
+                slot.fill(write_response(message, request.version, request.correlation_id))
+            except Exception:
+                logger.exception("%s v%d of %s failed", request.api.name, request.version, connection)
+                connection.abort()
+
+        task = self._loop.create_task(answer())
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    def _unsupported(self, connection: Connection, request: Unsupported) -> None:
+        if request.api_key != API_VERSIONS_KEY:
+            raise ProtocolError(f"{request.text} on {connection.listener.name}")
+        # In version 0, which everyone can read; the client takes a version from it and asks again.
+        connection.reply(write_response(self.unsupported_api_versions(), 0, request.correlation_id))
+
+    def unsupported_api_versions(self) -> m.ApiVersionsResponse:
+        route = self._routes[API_VERSIONS_KEY]
+        return m.ApiVersionsResponse(error_code=Error.UNSUPPORTED_VERSION, api_keys=[_advertised(route)])
+
+    def api_keys(self) -> list[m.ApiVersionsResponse.ApiVersion]:
+        """What ApiVersions says."""
+        return [_advertised(route) for route in self.routes]
+
+
+def _advertised(route: Route) -> m.ApiVersionsResponse.ApiVersion:
+    return m.ApiVersionsResponse.ApiVersion(
+        api_key=route.api.key, min_version=route.advertised_min_version, max_version=route.max_version
+    )
