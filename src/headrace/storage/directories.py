@@ -45,7 +45,16 @@ class Directories:
         node_id: int,
         progress: Progress | None = None,
     ) -> Directories:
-        """Claims all folders, then opens what is in them. Blocks, as long as it takes to verify after an unclean stop.
+        """Claims all folders, then loads what is in them."""
+        found = cls.claim(disks, ports, shared, cluster_id=cluster_id, node_id=node_id)
+        found.load(progress)
+        return found
+
+    @classmethod
+    def claim(
+        cls, disks: Sequence[Disk], ports: Ports, shared: Shared, *, cluster_id: str, node_id: int
+    ) -> Directories:
+        """Takes the folders, so that no other process has them, and marks new ones as this node's.
 
         Raises DiskInUse and WrongDirectory, and the DiskError of the first folder when none can be used.
         """
@@ -62,20 +71,38 @@ class Directories:
                     raise
                 except DiskError as error:
                     found._failed(disk.root, error)
-            for directory in list(found.all):
+            found._require_one()
+        except BaseException:
+            found.abandon()
+            raise
+        return found
+
+    def load(self, progress: Progress | None = None) -> None:
+        """Opens what is in the folders. Blocks, as long as it takes to verify after an unclean stop.
+
+        Raises the DiskError of the first folder when none can be used.
+        """
+        try:
+            for directory in list(self.all):
                 try:
                     directory.load(progress)
                 except DiskError as error:
-                    found.all.remove(directory)
-                    found._failed(directory.root, error)
-            if not found.all:
-                raise next(iter(found.failed.values()))
+                    self.all.remove(directory)
+                    self._failed(directory.root, error)
+            self._require_one()
         except BaseException:
-            for directory in found.all:
-                directory.abandon()
+            self.abandon()
             raise
-        found._find_all()
-        return found
+        self._find_all()
+
+    def abandon(self) -> None:
+        """Lets go of the folders, without a word about what they hold."""
+        for directory in self.all:
+            directory.abandon()
+
+    def _require_one(self) -> None:
+        if not self.all:
+            raise next(iter(self.failed.values()))
 
     def _failed(self, root: str, error: HeadraceError) -> None:
         logger.error("log directory %s is left out: %s", root, error)
