@@ -1,0 +1,293 @@
+"""The partitions that this node hosts, as the metadata image says.
+
+What the image adds is made in small steps, or at once when somebody asks for it. What it takes away is deleted. What is
+on the disk at the start, and not in the image, was deleted while the node was down, or is of a topic of the same name
+that is no more (hazard 9): it is set aside, and the operator is told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from headrace.errors import Error, HeadraceError, Refused
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import UNASSIGNED_DIRECTORY, Image, ResourceType
+from headrace.metadata.image import Partition as PartitionState
+from headrace.replica.partition import Partition
+from headrace.replica.topic_settings import TopicSettings
+from headrace.replica.waits import Waits
+from headrace.storage.cleaner import Cleaner
+from headrace.storage.directories import Directories
+from headrace.storage.disk import DiskError
+from headrace.storage.log import Log
+from headrace.storage.log_directory import LogDirectory
+
+logger = logging.getLogger(__name__)
+
+MADE_A_STEP: Final = 16
+"""Partitions that are made before the loop gets its turn, at some 300 µs each."""
+AGAIN_AFTER_MS: Final = 1000
+"""A partition that could not be made, or a flush that came to nothing, is tried again after this."""
+
+
+class Replicas:
+    """Subscribe `apply` to the loader, after `Directories.open`."""
+
+    __slots__ = (
+        "_by_id",
+        "_call_soon",
+        "_failed",
+        "_flushing_soon",
+        "_is_known",
+        "_is_stopped",
+        "_missing",
+        "_partitions",
+        "_settings",
+        "cleaner",
+        "directories",
+        "image",
+        "node_id",
+        "now_ms",
+        "on_offline",
+        "waits",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        directories: Directories,
+        settings: TopicSettings,
+        waits: Waits,
+        *,
+        now_ms: Callable[[], int],
+        call_soon: Callable[[Callable[[], None]], object],
+        cleaner: Cleaner | None = None,
+    ) -> None:
+        """`settings` are those that the directories were opened with. `call_soon` is the loop's."""
+        self.node_id = node_id
+        self.directories = directories
+        self.waits = waits
+        self.now_ms = now_ms
+        self.image = Image()
+        self.cleaner = cleaner
+        self.on_offline: Callable[[LogDirectory], None] = lambda directory: None
+        """Called when a directory went offline, after all that waited for it has been told."""
+        self._settings = settings
+        self._call_soon = call_soon
+        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._by_id: dict[tuple[bytes, int], Partition] = {}
+        self._missing: dict[tuple[bytes, int], None] = {}
+        """What the image has for this node and nobody has made yet."""
+        self._failed: dict[tuple[bytes, int], HeadraceError] = {}
+        """Those of them that could not be made when it was last tried, and why."""
+        self._flushing_soon: dict[Partition, None] = {}
+        self._is_known = False
+        self._is_stopped = False
+        directories.on_offline = self._directory_offline
+
+    # ---------------------------------------------------------------------------------------------------------- finding
+
+    def find(self, topic: str, index: int) -> Partition:
+        """A partition that this node hosts. Raises Refused."""
+        found = self._partitions.get((topic, index))
+        return found if found is not None else self._look_for(self.image.topic_ids.get(topic), index, topic)
+
+    def find_by_id(self, topic_id: bytes, index: int) -> Partition:
+        found = self._by_id.get((topic_id, index))
+        return found if found is not None else self._look_for(topic_id, index)
+
+    def hosted(self) -> Iterator[Partition]:
+        """All that there are so far, in the order in which they came."""
+        yield from self._by_id.values()
+
+    def _look_for(self, topic_id: bytes | None, index: int, name: str | None = None) -> Partition:
+        topic = self.image.topics.get(topic_id) if topic_id is not None else None
+        if topic is None or topic_id is None:
+            if name is None:
+                raise Refused(Error.UNKNOWN_TOPIC_ID, "There is no topic of this id.")
+            raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+        state = topic.partitions.get(index)
+        if state is None:
+            raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic.name} has no partition {index}.")
+        if self.node_id not in state.replicas:
+            raise Refused(
+                Error.NOT_LEADER_OR_FOLLOWER,
+                f"Broker {self.node_id} does not host {topic.name}-{index}; refresh metadata.",
+            )
+        return self._make(topic_id, index)
+
+    # ---------------------------------------------------------------------------------------------- following the image
+
+    def apply(self, delta: Delta, image: Image) -> None:
+        """The loader's subscriber."""
+        self.image = image
+        for _, name in (found for found in delta.changed_configs if found[0] == ResourceType.TOPIC):
+            self._settings.changed(name, image)
+        if not self._is_known:
+            self._is_known = True
+            self._set_strangers_aside(image)
+        for topic_id, topic in delta.removed_topics.items():
+            for index in topic.partitions:
+                self._drop(topic_id, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        for topic_id, changed in delta.changed_topics.items():
+            topic = image.topics[topic_id]
+            for index in changed:
+                self._apply_one(topic_id, index, topic.partitions[index])
+        for kind, name in delta.changed_configs:
+            if kind == ResourceType.TOPIC and name in image.topic_ids:
+                self._configure(name)
+        if self._missing:
+            self._call_soon(self._make_some)
+
+    def _apply_one(self, topic_id: bytes, index: int, state: PartitionState) -> None:
+        key = (topic_id, index)
+        if self.node_id not in state.replicas:
+            self._drop(topic_id, index, Error.NOT_LEADER_OR_FOLLOWER)
+        elif (partition := self._by_id.get(key)) is not None:
+            partition.apply(state, self.node_id)
+        elif (log := self.directories.log(self.image.topics[topic_id].name, index)) is not None:
+            self._host(topic_id, log, state)
+        else:
+            self._missing[key] = None
+
+    def _configure(self, name: str) -> None:
+        config = self._settings.of(name)
+        for index in self.image.topics[self.image.topic_ids[name]].partitions:
+            partition = self._partitions.get((name, index))
+            if partition is not None and partition.log.config is not config:
+                self._set_config(partition.log)
+                partition.configured()
+
+    def _set_config(self, log: Log) -> None:
+        log.configure(self._settings.of(log.topic))
+        if self.cleaner is not None:
+            self.cleaner.retry(log)
+
+    def _set_strangers_aside(self, image: Image) -> None:
+        """What is here and not ours. Kafka keeps the files too: the image may be the one that is wrong."""
+        for log in list(self.directories.logs()):
+            if self.directories.log(log.topic, log.partition) is not log:
+                continue
+            topic = image.topic(log.topic)
+            state = None if topic is None or topic.id != log.topic_id else topic.partitions.get(log.partition)
+            if state is None or self.node_id not in state.replicas:
+                try:
+                    self.directories.set_aside(log.topic, log.partition)
+                except DiskError as error:
+                    logger.error("%s-%d can't be set aside: %s", log.topic, log.partition, error)
+
+    # ---------------------------------------------------------------------------------------------- making and dropping
+
+    def _host(self, topic_id: bytes, log: Log, state: PartitionState) -> Partition:
+        if log.config is not self._settings.of(log.topic):
+            self._set_config(log)
+        partition = Partition(log.topic, topic_id, log.partition, log, self)
+        self._by_id[topic_id, log.partition] = partition
+        self._partitions[log.topic, log.partition] = partition
+        partition.apply(state, self.node_id)
+        return partition
+
+    def _make(self, topic_id: bytes, index: int) -> Partition:
+        """A partition that is new, in the directory that the image says. Raises Refused."""
+        key = (topic_id, index)
+        topic = self.image.topics[topic_id]
+        state = topic.partitions[index]
+        directory_id = state.directory(self.node_id)
+        try:
+            if (why := self.directories.why_offline(topic.name, index)) is not None and self._is_ours(topic_id, index):
+                raise Refused(Error.KAFKA_STORAGE_ERROR, str(why))
+            log = self.directories.create(
+                topic.name, index, topic_id, None if directory_id == UNASSIGNED_DIRECTORY else directory_id
+            )
+        except Refused as refused:
+            if key not in self._failed:
+                logger.error("%s-%d can't be made: %s", topic.name, index, refused)
+            self._failed[key] = refused
+            raise
+        self._missing.pop(key, None)
+        self._failed.pop(key, None)
+        return self._host(topic_id, log, state)
+
+    def _is_ours(self, topic_id: bytes, index: int) -> bool:
+        """A log that is here but offline: never made anew beside it."""
+        name = self.image.topics[topic_id].name
+        return self.directories.directory_of(name, index) is not None
+
+    def _make_some(self) -> None:
+        """One step of many. What can't be made, on a full disk say, is tried again after a while."""
+        tried = 0
+        for topic_id, index in list(self._missing):
+            if self._is_stopped:
+                return
+            if (topic_id, index) in self._failed:
+                continue
+            if tried == MADE_A_STEP:
+                self._call_soon(self._make_some)
+                return
+            tried += 1
+            try:
+                self._make(topic_id, index)
+            except Refused:
+                continue
+        if self._failed:
+            self.waits.after_ms(AGAIN_AFTER_MS, self._try_again)
+
+    def _try_again(self) -> None:
+        self._failed.clear()
+        self._make_some()
+
+    def _drop(self, topic_id: bytes, index: int, error: Error) -> None:
+        key = (topic_id, index)
+        self._missing.pop(key, None)
+        self._failed.pop(key, None)
+        partition = self._by_id.pop(key, None)
+        if partition is None:
+            return
+        self._partitions.pop((partition.topic, index), None)
+        self._flushing_soon.pop(partition, None)
+        if self.cleaner is not None:
+            self.cleaner.forget(partition.log)
+        try:
+            self.directories.delete(partition.topic, index)
+        except DiskError as error_of_disk:
+            logger.error("%s can't be deleted: %s", partition, error_of_disk)
+        partition.close(error)
+
+    # --------------------------------------------------------------------------------------------------------- flushing
+
+    def flush_soon(self, partition: Partition) -> None:
+        """At the end of this round, so that all appends of it share one flush."""
+        if not self._flushing_soon:
+            self._call_soon(self._flush)
+        self._flushing_soon[partition] = None
+
+    def flush_again(self, partition: Partition) -> None:
+        self.waits.after_ms(AGAIN_AFTER_MS, lambda: self._flush_again(partition))
+
+    def _flush_again(self, partition: Partition) -> None:
+        if self._by_id.get((partition.topic_id, partition.index)) is partition and partition.offline is None:
+            self.flush_soon(partition)
+
+    def _flush(self) -> None:
+        now_ms = self.now_ms()
+        partitions, self._flushing_soon = self._flushing_soon, {}
+        for partition in partitions:
+            partition.flush(now_ms)
+
+    # ----------------------------------------------------------------------------------------------------------- ending
+
+    def _directory_offline(self, directory: LogDirectory) -> None:
+        for partition in list(self._by_id.values()):
+            if partition.log.place.disk is directory.disk:
+                partition.went_offline()
+        self.on_offline(directory)
+
+    def stop(self) -> None:
+        """Begins nothing any more. Whoever waits is told to ask another broker."""
+        self._is_stopped = True
+        if self.cleaner is not None:
+            self.cleaner.stop()
+        for partition in self._by_id.values():
+            partition.close(Error.NOT_LEADER_OR_FOLLOWER)

@@ -1,0 +1,54 @@
+"""The settings of each topic: what the image has of its own, over the defaults of this broker."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from headrace.config import LogConfig
+from headrace.errors import Refused
+from headrace.metadata.image import Image, ResourceType
+
+logger = logging.getLogger(__name__)
+
+
+class TopicSettings:
+    """Topics with the same settings share them as one object, and so does what the logs work out from it."""
+
+    __slots__ = ("_made", "_topics", "defaults")
+
+    def __init__(self, defaults: LogConfig) -> None:
+        self.defaults = defaults
+        self._topics: dict[str, LogConfig] = {}
+        self._made: dict[LogConfig, LogConfig] = {defaults: defaults}
+
+    def of(self, topic: str) -> LogConfig:
+        return self._topics.get(topic, self.defaults)
+
+    def changed(self, topic: str, image: Image) -> LogConfig:
+        """The image has other settings of a topic, or none any more."""
+        texts = image.settings(ResourceType.TOPIC, topic)
+        if not texts:
+            self._topics.pop(topic, None)
+            return self.defaults
+        made = self._parse(topic, texts)
+        self._topics[topic] = made = self._made.setdefault(made, made)
+        if len(self._made) > 2 * len(self._topics) + 100:
+            self._made = {config: config for config in (self.defaults, *self._topics.values())}
+        return made
+
+    def _parse(self, topic: str, texts: Mapping[str, str]) -> LogConfig:
+        try:
+            return LogConfig.parse(texts, self.defaults)
+        except Refused:
+            return self._parse_one_by_one(topic, texts)
+
+    def _parse_one_by_one(self, topic: str, texts: Mapping[str, str]) -> LogConfig:
+        """The controller has checked them, but it may be of a later version than this node."""
+        made = self.defaults
+        for name, text in texts.items():
+            try:
+                made = LogConfig.parse({name: text}, made)
+            except Refused as refused:
+                logger.warning("topic %s: %s=%s is left out: %s", topic, name, text, refused)
+        return made
