@@ -8,15 +8,17 @@ from collections.abc import Callable, Sequence
 
 from headrace.config import LogConfig
 from headrace.storage.directories import Directories
-from headrace.storage.disk import Disk, SyncFailed
+from headrace.storage.disk import Disk, DiskError, SyncFailed
 from headrace.storage.flusher import Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
-from headrace.storage.log import LogOptions
+from headrace.storage.log import Log, LogOptions
 from headrace.storage.log_directory import Ports, Shared
 from headrace.storage.progress import Progress
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers
+from tests.storage.batches import batch
+from tests.storage.logs import values_in
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=10)
 CLUSTER = "a-cluster"
@@ -87,3 +89,40 @@ class Node:
         """The next incarnation, whether or not this one was stopped."""
         disks = [disk.restart(power_lost=power_lost) if isinstance(disk, FaultyDisk) else disk for disk in self.disks]
         return Node(disks, now_ms=self.now_ms, **more)  # type: ignore[arg-type]
+
+
+def two_disks() -> list[FaultyDisk]:
+    return [FaultyDisk(root="/disk0"), FaultyDisk(root="/disk1")]
+
+
+def append(log: Log, *values: bytes, **header: int) -> None:
+    log.append_as_leader(memoryview(batch(*values, **header)), 1, 1_700_000_000_000)  # type: ignore[arg-type]
+
+
+def fill(log: Log, count: int) -> list[tuple[int, bytes | None]]:
+    for number in range(count):
+        append(log, b"v%d" % number + b"x" * 50)
+    return values_in(log)
+
+
+def flush(node: Node, log: Log) -> list[DiskError | None]:
+    told: list[DiskError | None] = []
+    log.flush(told.append)
+    node.drain()
+    return told
+
+
+def put(disk: Disk, folder: str, files: dict[str, bytes]) -> None:
+    disk.make_directory(folder)
+    for name, content in files.items():
+        disk.replace(f"{folder}/{name}", content)
+
+
+def with_history(node: Node) -> Log:
+    log = node.directories.create("t", 0, TOPIC_ID)
+    append(log, b"v0", producer_id=8, producer_epoch=0, base_sequence=0)
+    for number in range(1, 30):
+        append(log, b"v%d" % number + b"x" * 30, producer_id=9, producer_epoch=0, base_sequence=number - 1)
+    log.set_high_watermark(25)
+    log.delete_before(13)
+    return log

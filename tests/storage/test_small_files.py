@@ -239,7 +239,7 @@ def test_a_clean_stop_counts_once() -> None:
     assert take_clean_shutdown(disk) is None
     write_clean_shutdown(disk, 54)
     assert disk.read(CLEAN_SHUTDOWN) == b'{"version":0,"brokerEpoch":54}'
-    assert take_clean_shutdown(disk) == 54
+    assert take_clean_shutdown(disk) == (54, None)
     assert take_clean_shutdown(disk.restart(power_lost=True)) is None
 
 
@@ -248,16 +248,16 @@ def test_the_marker_of_a_real_kafka_is_the_same() -> None:
     theirs = (KAFKA / CLEAN_SHUTDOWN).read_bytes()
     disk = FaultyDisk()
     disk.replace(CLEAN_SHUTDOWN, theirs)
-    epoch = take_clean_shutdown(disk)
-    assert epoch is not None
-    write_clean_shutdown(disk, epoch)
+    shutdown = take_clean_shutdown(disk)
+    assert shutdown is not None
+    write_clean_shutdown(disk, shutdown.broker_epoch)
     assert disk.read(CLEAN_SHUTDOWN) == theirs
 
 
 def test_an_empty_marker_is_an_old_kafkas_and_a_damaged_one_is_an_unclean_stop() -> None:
     disk = FaultyDisk()
     disk.replace(CLEAN_SHUTDOWN, b"")
-    assert take_clean_shutdown(disk) == -1
+    assert take_clean_shutdown(disk) == (-1, None)
     for content in (b'{"version":0,"brok', b"[]", b'{"version":0}', b"\xff", b'{"brokerEpoch":"x"}'):
         disk.replace(CLEAN_SHUTDOWN, content)
         assert take_clean_shutdown(disk) is None

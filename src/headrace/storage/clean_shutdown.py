@@ -1,12 +1,13 @@
 """The marker of a clean stop, `.kafka_cleanshutdown`: everything was synced, so that the next start checks nothing.
 
-It holds the broker epoch of the stop, by which the controller tells an unclean restart of the last replica (KIP-966).
+It holds the broker epoch of the stop, by which the controller tells an unclean restart of the last replica (KIP-966),
+and the CRC32C of `closed_logs`. Kafka reads over what it does not know, and writes a marker without it.
 """
 
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Final, NamedTuple
 
 from headrace.storage.disk import Disk, FileVanished
 
@@ -16,28 +17,46 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 _VERSION: Final = 0
 
 
-def write_clean_shutdown(disk: Disk, broker_epoch: int) -> None:
+class CleanShutdown(NamedTuple):
+    broker_epoch: int = UNKNOWN_BROKER_EPOCH
+    closed_logs_crc: int | None = None
+    """Of the file that says what this stop left; None where Kafka stopped."""
+
+
+def write_clean_shutdown(disk: Disk, broker_epoch: int, closed_logs_crc: int | None = None) -> None:
     """The last write of a clean stop, after the sync of everything else. A disk that went offline refuses it."""
     content = {"version": _VERSION, "brokerEpoch": broker_epoch}
+    if closed_logs_crc is not None:
+        content["headraceClosedLogs"] = closed_logs_crc
     disk.replace(CLEAN_SHUTDOWN, json.dumps(content, separators=(",", ":")).encode())
 
 
-def take_clean_shutdown(disk: Disk) -> int | None:
-    """The broker epoch of the last clean stop, or None after an unclean one. The marker is gone, durably, after it.
+def read_clean_shutdown(disk: Disk) -> CleanShutdown | None:
+    """None after an unclean stop.
 
-    So it counts once: a crash at any later moment is an unclean stop. Kafka before 3.8 left it empty, which is a clean
-    stop at an unknown epoch; a damaged one is an unclean stop.
+    Kafka before 3.8 left the marker empty, which is a clean stop at an unknown epoch; a damaged one is an unclean stop.
     """
     try:
         content = disk.read(CLEAN_SHUTDOWN)
     except FileVanished:
         return None
-    disk.remove(CLEAN_SHUTDOWN)
-    disk.sync_directory("")
     if not content:
-        return UNKNOWN_BROKER_EPOCH
+        return CleanShutdown()
     try:
-        broker_epoch = json.loads(content)["brokerEpoch"]
-    except (ValueError, KeyError, TypeError):
+        found = json.loads(content)
+        broker_epoch, closed_logs_crc = found["brokerEpoch"], found.get("headraceClosedLogs")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    return broker_epoch if isinstance(broker_epoch, int) else None
+    return CleanShutdown(broker_epoch, closed_logs_crc) if isinstance(broker_epoch, int) else None
+
+
+def take_clean_shutdown(disk: Disk) -> CleanShutdown | None:
+    """The last clean stop, or None after an unclean one. The marker is gone, durably, after it.
+
+    So it counts once: a crash at any later moment is an unclean stop.
+    """
+    found = read_clean_shutdown(disk)
+    if disk.exists(CLEAN_SHUTDOWN):
+        disk.remove(CLEAN_SHUTDOWN)
+        disk.sync_directory("")
+    return found

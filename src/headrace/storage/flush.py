@@ -104,6 +104,16 @@ class Unsynced:
         """What may be written down: after an unclean stop, what is behind it is checked."""
         return min(self.point, self.settled_point)
 
+    @property
+    def is_due(self) -> bool:
+        """Something was written or renamed that nobody has asked to be synced."""
+        return bool(self._place.names_changed or self._closed or self._side_files or self._first_files)
+
+    @property
+    def has_epochs(self) -> bool:
+        """The checkpoint of the leader epochs is not what they are, or nobody knows yet."""
+        return self._epochs.is_dirty or self._settling is not None
+
     # ------------------------------------------------------------------------------------------------- what is written
 
     def closed(self, segment: Segment, side_files: Iterable[str]) -> None:

@@ -538,14 +538,14 @@ class Log:
         """
         self.sweep()
         active = self.segments.active
-        if not (active.is_active or self.epochs.is_dirty) and self.snapshots.latest_offset == self.log_end_offset:
+        if not (active.is_active or self.unsynced.has_epochs) and self.snapshots.latest_offset == self.log_end_offset:
             return []  # it is as it was found
         if not active.is_active:
             self._activate(active)
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
         written = [active.name + names.LOG, *active.persist_indexes(), self.snapshots.write(self.producers)]
-        if self.epochs.is_dirty:
+        if self.unsynced.has_epochs:
             self.unsynced.write_epochs()
             written.append(names.EPOCHS)
         return written

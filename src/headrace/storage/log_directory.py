@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
 
 from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
@@ -22,37 +21,32 @@ from headrace.storage.checkpoint import (
     LOG_STARTS,
     NOT_CLOSED,
     RECOVERY_POINTS,
-    CheckpointDamaged,
     TopicPartition,
-    read_offsets,
     write_offsets,
 )
-from headrace.storage.clean_shutdown import take_clean_shutdown, write_clean_shutdown
-from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, FileVanished, Lock, SyncFailed
+from headrace.storage.clean_shutdown import write_clean_shutdown
+from headrace.storage.closed_logs import ClosedLog, write_closed_logs
+from headrace.storage.disk import Disk, DiskError, Lock, SyncFailed
 from headrace.storage.flush import SyncsFiles
 from headrace.storage.handles import Handles
 from headrace.storage.identity import (
     PARTITION_METADATA,
     MetaProperties,
     WrongDirectory,
-    encode_topic_id,
     read_topic_id,
 )
 from headrace.storage.index import IndexCache
 from headrace.storage.inventory import is_partition_folder
+from headrace.storage.last_stop import SYNC_FAILED, LastStop
 from headrace.storage.log import Log, LogOptions
 from headrace.storage.names import Fate
+from headrace.storage.partition_folder import is_unmade, mend_topic_id, put_topic_id, remove_folder
 from headrace.storage.place import Place
 from headrace.storage.progress import Progress
 from headrace.storage.recovery import Saved, open_log
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
-
-SYNC_FAILED: Final = ".headrace_sync_failed"
-"""A sync failed: until the machine starts anew, the page cache may hold what the device does not."""
-
-_CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANED)
 
 
 @dataclass(slots=True)
@@ -83,6 +77,7 @@ class LogDirectory:
         "_flusher",
         "_is_writing",
         "_kept",
+        "_kept_closed",
         "_lock",
         "_lost_sync",
         "_offline",
@@ -119,6 +114,8 @@ class LogDirectory:
         """Partitions that could not be opened, and why."""
         self._kept: dict[str, dict[TopicPartition, int]] = {}
         """What the checkpoints said of those, which stays so."""
+        self._kept_closed: dict[TopicPartition, ClosedLog] = {}
+        """What the last clean stop left of those."""
         self._lost_sync: set[TopicPartition] = set()
         """Those of them of which a sync may have failed before."""
         self.doomed: list[tuple[int, str]] = []
@@ -127,8 +124,7 @@ class LogDirectory:
         self.clean_broker_epoch: int | None = None
         """Of the last stop, when it was clean; None when it was not.
 
-        None, too, when a partition is back that was offline at that stop, or gone: it may have less than it had (hazard
-        3).
+        None, too, when a partition has less than it had at that stop, or may have, as it was offline then (hazard 3).
         """
         self._lock: Lock = disk.lock()
         try:
@@ -176,29 +172,16 @@ class LogDirectory:
     def load(self, progress: Progress | None = None) -> None:
         """Opens all logs."""
         disk, now_ms = self.disk, self._ports.now_ms()
-        self.clean_broker_epoch = take_clean_shutdown(disk)
-        lost_sync = disk.exists(SYNC_FAILED)
-        is_clean = self.clean_broker_epoch is not None and not lost_sync
-        not_closed = self._read_not_closed()
-        is_known = not_closed is not None
-        is_clean = is_clean and is_known
-        not_closed = not_closed or {}
-        saved_offsets = {name: self._read_offsets(name) for name in _CHECKPOINTS}
-        points, starts, marks, cleaned = saved_offsets.values()
         folders = list(self._folders())
+        stop = LastStop(disk, has_partitions=bool(folders))
         if progress is not None:
             progress.found(len(folders))
+        has_less = False
         for key, folder in folders:
-            saved = Saved(
-                is_clean and key not in not_closed,
-                points.get(key, 0),
-                starts.get(key, 0),
-                marks.get(key, 0),
-                clean_offset=cleaned.get(key, 0),
-                lost_sync=lost_sync or bool(not_closed.get(key)),
-            )
+            closed = stop.closed(key)
+            saved = stop.saved(key, closed)
             try:
-                if not any(offsets.get(key) for offsets in saved_offsets.values()) and _is_unmade(disk, folder):
+                if closed is None and not stop.knows(key) and is_unmade(disk, folder):
                     logger.warning("%s was not finished when it was made, and is removed", disk.full_path(folder))
                     remove_folder(disk, folder)
                     continue
@@ -210,33 +193,32 @@ class LogDirectory:
                 self.offline_logs[key] = error
                 if saved.lost_sync:
                     self._lost_sync.add(key)
+                if closed is not None:
+                    self._kept_closed[key] = closed
             else:
                 self.logs[key] = log
+                has_less = (
+                    has_less
+                    or log.log_end_offset < saved.recovery_point
+                    or (closed is not None and log.size_bytes < closed.size_bytes)
+                )
             finally:
                 if progress is not None:
                     progress.opened()
         self._kept = {
             name: {key: offset for key, offset in offsets.items() if key in self.offline_logs}
-            for name, offsets in saved_offsets.items()
+            for name, offsets in stop.offsets.items()
         }
-        if not is_known or not_closed.keys() - self.offline_logs.keys():
-            self.clean_broker_epoch = None
-        if lost_sync and disk.offline is None:
+        if not (has_less or stop.not_closed.keys() - self.offline_logs.keys()):
+            self.clean_broker_epoch = stop.broker_epoch
+        if stop.lost_sync and disk.offline is None:
             if self._lost_sync:
-                write_offsets(disk, NOT_CLOSED, not_closed | dict.fromkeys(self._lost_sync, 1))
+                write_offsets(disk, NOT_CLOSED, stop.not_closed | dict.fromkeys(self._lost_sync, 1))
             disk.remove(SYNC_FAILED)
         for key, log in self.logs.items():
-            if not is_clean or key in not_closed:
+            if not stop.is_clean or key in stop.not_closed or log.unsynced.is_due:
                 log.flush(_ignore)
                 log.unsynced.settle()
-
-    def _read_not_closed(self) -> dict[TopicPartition, int] | None:
-        """None when it is not known: then it may be any of them."""
-        try:
-            return read_offsets(self.disk, NOT_CLOSED)
-        except CheckpointDamaged as damaged:
-            logger.warning("%s", damaged)
-            return None
 
     def _folders(self) -> Iterator[tuple[TopicPartition, str]]:
         """Those of partitions. What was deleted is removed, and so is a copy that was on its way: it begins anew."""
@@ -255,7 +237,8 @@ class LogDirectory:
         self, key: TopicPartition, folder: str, saved: Saved, now_ms: int, advanced: Callable[[int], None] | None = None
     ) -> Log:
         shared = self._shared
-        return open_log(
+        topic_id, is_mended = mend_topic_id(self.disk, folder, None if saved.closed is None else saved.closed.topic_id)
+        log = open_log(
             Place(self.disk, folder, shared.handles, shared.indexes),
             *key,
             shared.config_of(key[0]),
@@ -263,16 +246,13 @@ class LogDirectory:
             self._flusher,
             saved=saved,
             now_ms=now_ms,
-            topic_id=read_topic_id(self.disk, folder),
+            topic_id=topic_id,
             advanced=advanced,
         )
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(self.disk, name)
-        except CheckpointDamaged as damaged:
-            logger.warning("%s", damaged)
-            return {}
+        if is_mended:
+            log.place.names_changed = True
+            log.unsynced.wrote([PARTITION_METADATA], with_batches=True)
+        return log
 
     # -------------------------------------------------------------------------------------------- making and removing
 
@@ -291,7 +271,7 @@ class LogDirectory:
             self.make_way(topic, partition, topic_id)
         self.disk.make_directory(folder)
         try:
-            self._put_topic_id(folder, topic_id)
+            put_topic_id(self.disk, folder, topic_id)
             log = self._open(key, folder, Saved(), self._ports.now_ms())
         except DiskError:
             remove_folder(self.disk, folder)
@@ -301,16 +281,6 @@ class LogDirectory:
         if not is_future:
             self.logs[key] = log
         return log
-
-    def _put_topic_id(self, folder: str, topic_id: bytes) -> None:
-        """Whole or not at all, but for a loss of power before the first flush: then there are no records either."""
-        path = f"{folder}/{PARTITION_METADATA}"
-        file = self.disk.open(path + TEMPORARY_SUFFIX, create=True)
-        try:
-            file.write(0, [encode_topic_id(topic_id)])
-        finally:
-            file.close()
-        self.disk.rename(path + TEMPORARY_SUFFIX, path)
 
     def make_way(self, topic: str, partition: int, topic_id: bytes) -> None:
         """What is here under the name of a new log is never taken over (hazard 9).
@@ -328,7 +298,7 @@ class LogDirectory:
             found = None
         if found is not None and found != topic_id:
             self._set_aside(key, folder)
-        elif why is None and _is_unmade(self.disk, folder):
+        elif why is None and is_unmade(self.disk, folder):
             remove_folder(self.disk, folder)
         else:
             raise Refused(
@@ -345,6 +315,7 @@ class LogDirectory:
         self.offline_logs.pop(key, None)
         for offsets in self._kept.values():
             offsets.pop(key, None)
+        self._kept_closed.pop(key, None)
         logger.warning("%s is of a topic that is no more; its files are left in %s", folder, self.disk.full_path(stray))
 
     def adopt(self, log: Log) -> None:
@@ -506,34 +477,8 @@ class LogDirectory:
         not_closed = self.offline_logs.keys() | {key for key, log in self.logs.items() if log not in written}
         if not_closed or self.disk.exists(NOT_CLOSED):
             write_offsets(self.disk, NOT_CLOSED, {key: int(key in self._lost_sync) for key in not_closed})
-        write_clean_shutdown(self.disk, broker_epoch)
-
-
-def _is_unmade(disk: Disk, folder: str) -> bool:
-    """A crash or a full disk ended the making of a partition: it has no topic id, and no file with anything in it."""
-    try:
-        if read_topic_id(disk, folder) is not None:
-            return False
-    except WrongDirectory:
-        pass  # empty or cut, if nothing else was ever written
-    for name, stat in disk.scan(folder).items():
-        if name == PARTITION_METADATA or name.endswith(TEMPORARY_SUFFIX):
-            continue
-        segment = names.parse_segment_file(name)
-        if segment is None or segment.base_offset or stat.size:
-            return False
-    return True
-
-
-def remove_folder(disk: Disk, folder: str) -> None:
-    """Removes a partition's folder and what is in it. One that is gone in part already is fine."""
-    try:
-        for name in disk.names(folder):
-            with suppress(FileVanished):
-                disk.remove(f"{folder}/{name}")
-        disk.remove_directory(folder)
-    except DiskError as error:
-        logger.error("%s can't be removed: %s", disk.full_path(folder), error)
+        closed = self._kept_closed | {(log.topic, log.partition): ClosedLog.of(log) for log in written}
+        write_clean_shutdown(self.disk, broker_epoch, write_closed_logs(self.disk, closed))
 
 
 def _ignore(error: DiskError | None) -> None:

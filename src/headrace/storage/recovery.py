@@ -14,13 +14,14 @@ from typing import Final, NamedTuple
 from headrace.config import LogConfig
 from headrace.storage import lookup, names
 from headrace.storage.checkpoint import CheckpointDamaged
+from headrace.storage.closed_logs import ClosedLog
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.flush import SyncsFiles, Unsynced
 from headrace.storage.folder import take_stock
 from headrace.storage.log import GAP_MAX, Log, LogOptions
 from headrace.storage.place import Place
 from headrace.storage.producer_state import ProducerState
-from headrace.storage.replay import aborted_by, batches_between, producers_at
+from headrace.storage.replay import aborted_by, batches_between, producers_at, transaction_index
 from headrace.storage.scan import LogDamaged, SegmentScan
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
@@ -49,6 +50,10 @@ class Saved(NamedTuple):
     """Up to where it was compacted."""
     lost_sync: bool = False
     """A sync failed: what is in memory may not be on the device, and must be read from there (hazard 8)."""
+    closed: ClosedLog | None = None
+    """What the files were when it was last closed."""
+    suspect_offset: int | None = None
+    """A file is not as it was left: from here on the log is verified, although it was durable."""
 
 
 def open_log(
@@ -84,6 +89,9 @@ def open_log(
             )
     snapshots = Snapshots(place, stock.snapshot_offsets)
     segments = Segments(stock.segments)
+    without_index: list[Segment] = []
+    if saved.closed is not None:
+        saved, without_index = _compare(place, segments, saved, saved.closed)
     if not len(segments):
         segments.append(Segment.create(place, saved.log_start_offset, now_ms))
         snapshots.remove_above(saved.log_start_offset)
@@ -103,6 +111,10 @@ def open_log(
         snapshots.remove_above(-1)
         log_end_offset = log_start_offset
         producers = ProducerState(log_start_offset)
+    for segment in without_index:
+        number = segments.number_at(segment.base_offset)
+        if number >= 0 and segments[number] is segment:
+            transaction_index(segments, number, snapshots, segments.end_offset(number, log_end_offset))
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     snapshots.keep(segment.base_offset for segment in segments)
@@ -135,6 +147,41 @@ def open_log(
     if saved.clean_offset <= log_end_offset:  # else records that were not compacted will come to be before it
         log.clean_offset = saved.clean_offset
     return log
+
+
+def _compare(place: Place, segments: Segments, saved: Saved, closed: ClosedLog) -> tuple[Saved, list[Segment]]:
+    """Holds the files against what was left of them. Says what to believe, and whose transaction index is missing.
+
+    The end of a log that was cut is its new end, once it is verified. A segment in the middle that was cut is damage,
+    or, where it was cut between two batches, a gap that somebody wanted, and is told of. Raises LogDamaged.
+    """
+    there = {segment.base_offset: segment for segment in segments}
+    suspects = []
+    without_index = []
+    for left in closed.segments:
+        segment = there.get(left.base_offset)
+        if segment is None:
+            if left.size_bytes:
+                path = place.full_path(names.segment_name(left.base_offset) + names.LOG)
+                reason = f"the file is missing, and had {left.size_bytes} bytes when the log was closed"
+                raise LogDamaged(path, 0, left.size_bytes, reason)
+        elif segment.size_bytes != left.size_bytes:
+            suspects.append(segment)
+            logger.warning(
+                "%s has %d bytes %s than when the log was closed; the log is verified from there on",
+                segment.full_path(),
+                abs(segment.size_bytes - left.size_bytes),
+                "less" if segment.size_bytes < left.size_bytes else "more",
+            )
+        elif not segment.expect_aborted(left.aborted):
+            without_index.append(segment)
+    if suspects:
+        recovery_point = saved.recovery_point
+        if saved.is_clean and suspects[-1] is segments.active:
+            recovery_point = min(recovery_point, segments.active.base_offset)
+        suspect_offset = suspects[0].base_offset
+        saved = saved._replace(is_clean=False, recovery_point=recovery_point, suspect_offset=suspect_offset)
+    return saved, without_index
 
 
 class _Recovery:
@@ -173,7 +220,7 @@ class _Recovery:
         end_offset = self.saved.recovery_point
         if self.snapshots.latest_offset == end_offset and end_offset >= active.base_offset:
             return end_offset
-        if active.size_bytes:
+        if active.size_bytes and end_offset:
             name = names.segment_name(end_offset) + names.SNAPSHOT
             logger.warning("%s is missing; the end of the log is read from it instead", self.place.full_path(name))
         entry_offset, position = active.offset_index.lookup(_NO_END)
@@ -186,7 +233,10 @@ class _Recovery:
 
     def recover(self) -> ProducerState:
         """After an unclean stop. Returns the producers where the log ends."""
-        number = max(0, self.segments.number_at(self.saved.recovery_point))
+        first_offset = self.saved.recovery_point
+        if self.saved.suspect_offset is not None:
+            first_offset = min(first_offset, self.saved.suspect_offset)
+        number = max(0, self.segments.number_at(first_offset))
         segment = self.segments[number]
         self._load_epochs(number)
         known = None if self.epochs.is_dirty else self.epochs.entries()
@@ -248,7 +298,10 @@ class _Recovery:
         if damage is not None and (
             is_durable or (not damage.is_lost_write and (damage.is_followed or follower is not None))
         ):
-            raise LogDamaged(segment.full_path(), damage.position, damage.end, damage.reason)
+            given_up = f"everything from offset {scan.next_offset} on"
+            if is_durable and follower is not None:
+                given_up = f"offsets {scan.next_offset} to {follower.base_offset - 1}, which readers then pass over,"
+            raise LogDamaged(segment.full_path(), damage.position, damage.end, damage.reason, given_up)
         if scan.position < segment.size_bytes:
             if damage is not None:
                 logger.warning(
@@ -274,6 +327,15 @@ class _Recovery:
                 follower.full_path(),
             )
             return True
+        if scan.next_offset < follower.base_offset and not (self.config.compact or self.saved.clean_offset):
+            logger.warning(
+                "%s ends at offset %d and %s begins later: offsets %d to %d are not there, and readers pass over them",
+                segment.full_path(),
+                scan.next_offset,
+                follower.full_path(),
+                scan.next_offset,
+                follower.base_offset - 1,
+            )
         return False
 
     def _real_follower(self, scan: SegmentScan, segment: Segment, follower: Segment) -> Segment | None:

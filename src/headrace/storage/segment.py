@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 class Segment:
     __slots__ = (
+        "_aborted_count",
         "_file",
         "_first_timestamp",
         "_is_later",
@@ -65,6 +66,8 @@ class Segment:
         self._max_timestamp: int | None = None
         self._max_timestamp_offset = base_offset
         self._unindexed_bytes = 0
+        self._aborted_count: int | None = None
+        """Of the transaction index, where that is known without a look at it."""
         self._is_later = True
         """The time index may have no entry for the largest timestamp yet."""
 
@@ -84,6 +87,7 @@ class Segment:
     def reset(self) -> None:
         """Makes it active, with empty indexes that the batches are to be taken into."""
         self.forget_indexes()
+        self._aborted_count = None
         # `has_transaction_index` stays: its file is still there, and what it says is to be overwritten.
         self._offset_index = OffsetIndex(self.base_offset)
         self._time_index = TimeIndex(self.base_offset)
@@ -179,6 +183,28 @@ class Segment:
         self._transaction_index.append(aborted)
         self.has_transaction_index = True
 
+    def aborted_count(self) -> int:
+        """How many transactions the transaction index has, by its size if nobody had reason to read it."""
+        if self._transaction_index is not None:
+            return len(self._transaction_index)
+        if not self.has_transaction_index:
+            return 0
+        if self._aborted_count is None:
+            try:
+                self._aborted_count = (
+                    self.place.disk.stat(self.path(names.TXN_INDEX)).size // TransactionIndex.ENTRY_BYTES
+                )
+            except FileVanished:
+                self._aborted_count = 0
+        return max(1, self._aborted_count)  # there is one only where something was aborted
+
+    def expect_aborted(self, count: int) -> bool:
+        """That many transactions must be in the index of a closed segment. False when the file is missing."""
+        is_there = self.has_transaction_index or not count
+        self._aborted_count = count
+        self.has_transaction_index = self.has_transaction_index or count > 0
+        return is_there
+
     def is_index_full(self, index_bytes_max: int) -> bool:
         """No entry more fits into an active segment's indexes, so that the log rolls."""
         assert self._offset_index is not None
@@ -231,6 +257,7 @@ class Segment:
         for index in (self._offset_index, self._time_index, self._transaction_index):
             if index is not None and len(index):
                 self.place.indexes.get((self, type(index)), lambda index=index: index)  # type: ignore[misc]
+        self._aborted_count = None if self._transaction_index is None else len(self._transaction_index)
         self._offset_index = self._time_index = self._transaction_index = None
 
     def persist_indexes(self) -> list[str]:
@@ -317,6 +344,9 @@ class Segment:
         index = TransactionIndex.load(self.place.disk, self.path(names.TXN_INDEX), self.base_offset)
         if not len(index):  # there is one only where something was aborted
             raise IndexDamaged(self.full_path(names.TXN_INDEX), "is empty")
+        if self._aborted_count not in (None, len(index)):
+            reason = f"has {len(index)} transactions, and should have {self._aborted_count}"
+            raise IndexDamaged(self.full_path(names.TXN_INDEX), reason)
         return index
 
     def _remove_transaction_index(self) -> None:
@@ -342,6 +372,7 @@ class Segment:
         """Takes one that was made anew from the batches."""
         self.place.indexes.forget((self, TransactionIndex))
         self.has_transaction_index = len(index) > 0
+        self._aborted_count = len(index)
         if self.is_active:
             self._transaction_index = index
         if not len(index):

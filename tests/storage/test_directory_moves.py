@@ -1,0 +1,111 @@
+"""A partition moves from one log directory to another while it is in use."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.storage.log import Log
+from headrace.testing.disk import Crash, FaultyDisk
+from tests.storage.batches import batch
+from tests.storage.logs import values_in
+from tests.storage.nodes import Node, append, flush, two_disks, with_history
+
+
+def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
+    """Moves t-0 while it is written to; returns the log in its new place, and what it must hold."""
+    source = node.directories.log("t", 0)
+    assert source is not None
+    target = next(d for d in node.directories.all if d is not node.directories.directory_of("t", 0))
+    move = node.directories.move("t", 0, target.id)
+    assert move is not None
+    sequence = source.producers.producers[9].next_sequence
+    left, rounds = 1, 0
+    while left:
+        left = move.step(300, node.now_ms)
+        if rounds < 5:
+            append(source, b"meanwhile %d" % rounds, producer_id=9, producer_epoch=0, base_sequence=sequence + rounds)
+            left = 1
+        rounds += 1
+    move.flush()
+    node.drain()
+    assert move.is_complete
+    values = values_in(source)
+    return node.directories.finish_move("t", 0), values
+
+
+def test_a_partition_moves_to_another_directory_while_it_is_in_use() -> None:
+    node = Node(two_disks())
+    with_history(node)
+    log, values = moved(node)
+    assert values_in(log) == values
+    assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (13, 25, 35)
+    assert node.directories.log("t", 0) is log
+    # Hazard 7: producers move along, also those whose records are all deleted.
+    for producer_id, sequence, offset in ((8, 0, 0), (9, 33, 34)):
+        again = batch(b"again", producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+        appended = log.append_as_leader(memoryview(again), 1, node.now_ms)
+        assert (appended.is_duplicate, appended.first_offset) == (True, offset)
+    append(log, b"after", producer_id=9, producer_epoch=0, base_sequence=34)
+    node.stop()
+    node = node.restart()
+    found = node.directories.log("t", 0)
+    assert found is not None
+    assert found.place.disk.root == "/disk1"
+    assert values_in(found) == [*values, (35, b"after")]
+
+
+def test_a_move_of_a_log_that_is_truncated_meanwhile_begins_anew() -> None:
+    node = Node(two_disks())
+    log = with_history(node)
+    move = node.directories.move("t", 0, node.directories.all[1].id)
+    assert move is not None
+    move.step(1000, node.now_ms)
+    log.truncate_to(16, node.now_ms)
+    append(log, b"another history")
+    while move.step(1000, node.now_ms):
+        pass
+    move.flush()
+    node.drain()
+    values = values_in(log)
+    assert values[-2:] == [(15, b"v15" + b"x" * 30), (16, b"another history")]
+    assert values_in(node.directories.finish_move("t", 0)) == values
+
+
+def test_a_move_that_is_given_up_leaves_nothing() -> None:
+    node = Node(two_disks())
+    log = with_history(node)
+    move = node.directories.move("t", 0, node.directories.all[1].id)
+    assert move is not None
+    move.step(1000, node.now_ms)
+    node.directories.cancel_move("t", 0)
+    assert node.directories.log("t", 0) is log
+    node = node.restart()
+    assert not any(name.startswith("t-") for name in node.disks[1].names())
+
+
+@pytest.mark.parametrize("power_lost", [False, True], ids=["process", "machine"])
+@pytest.mark.parametrize("which", [0, 1], ids=["source", "target"])
+def test_a_crash_at_any_call_of_a_move_leaves_the_partition_once_and_whole(which: int, power_lost: bool) -> None:
+    calls = 0
+    while True:
+        calls += 1
+        node = Node(two_disks())
+        log = with_history(node)
+        assert flush(node, log) == [None]
+        values = values_in(log)
+        crashing = node.disks[which]
+        assert isinstance(crashing, FaultyDisk)
+        crashing.faults.crash_at_call = crashing.calls + calls
+        try:
+            moved(node)
+        except Crash:
+            pass
+        else:
+            break
+        node = node.restart(power_lost=power_lost)
+        again = node.directories.log("t", 0)
+        assert again is not None
+        start = again.log_start_offset
+        assert values_in(again, max(13, start))[: len(values)] == [value for value in values if value[0] >= start]
+        assert sum(("t", 0) in directory.logs for directory in node.directories.all) == 1
+    assert calls > 20
