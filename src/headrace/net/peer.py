@@ -6,14 +6,17 @@ what waits on it, with an error that says whether the request may have been carr
 
 import asyncio
 from collections import deque
-from typing import Any, NamedTuple, cast
+from typing import Any, Final, NamedTuple, cast
 
-from headrace.errors import HeadraceError, ProtocolError
+from headrace.errors import Error, HeadraceError, ProtocolError
 from headrace.net.budget import Budget
 from headrace.net.framing import FrameProtocol, Receiver
-from headrace.protocol.apis import Api, find_api
+from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
 from headrace.protocol.frame import read_correlation_id, read_response, write_request
 from headrace.protocol.message import Message
+
+_ERROR_AT: Final = 4  # right after the correlation id, in every version of ApiVersions
+_UNSUPPORTED_VERSION: Final = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class Disconnected(HeadraceError):
@@ -80,6 +83,11 @@ class Peer:
             self.close(f"{self} did not answer {message.shape.name} within {timeout_seconds:g} s.")
             raise Disconnected(f"{self} did not answer {message.shape.name} within {timeout_seconds:g} s.") from None
 
+    @property
+    def is_writable(self) -> bool:
+        """The peer takes what is sent: `drain` would not wait."""
+        return self._link is not None and self._link.drained.is_set()
+
     async def drain(self) -> None:
         """Wait until the peer takes what was sent, when it is slow."""
         if self._link is not None:
@@ -144,7 +152,7 @@ class _Link(FrameProtocol):
             return
         try:
             # The response is kept, and the frame is not: its records need bytes of their own.
-            _, response = read_response(expected.api, expected.version, bytes(frame))
+            _, response = read_response(expected.api, _version_of(expected, frame), bytes(frame))
         except ProtocolError as error:
             expected.future.set_exception(error)
             raise
@@ -179,3 +187,10 @@ class _Link(FrameProtocol):
 
     def resume_writing(self) -> None:
         self.drained.set()
+
+
+def _version_of(expected: _Waiting, frame: memoryview) -> int:
+    """A broker that does not know the version of an ApiVersions request says so in version 0 (KIP-511)."""
+    if expected.api.key == API_VERSIONS_KEY and frame[_ERROR_AT : _ERROR_AT + 2] == _UNSUPPORTED_VERSION:
+        return 0
+    return expected.version

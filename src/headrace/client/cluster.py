@@ -1,0 +1,275 @@
+"""The way to every broker: where to begin, who leads what, and what to do when somebody does not answer.
+
+Requests that any broker can answer go to one that is connected. The map of leaders is asked for again when something
+failed or when it is old; one request at a time does that for everybody. When no known broker answers, the client begins
+again at the addresses that it was given (KIP-899).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from headrace.client.backoff import Backoff
+from headrace.client.errors import Unreachable
+from headrace.client.link import Link
+from headrace.client.metadata import Metadata, TopicInfo
+from headrace.client.settings import Settings
+from headrace.errors import Error, HeadraceError, Refused
+from headrace.net.peer import Disconnected
+from headrace.protocol.message import Message
+from headrace.protocol.messages import MetadataRequest, MetadataResponse
+
+__all__ = ["Cluster"]
+
+_log = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+DEFAULT_PORT: Final = 9092
+
+
+class Cluster:
+    __slots__ = (
+        "_age_timer",
+        "_auto_create",
+        "_background",
+        "_bootstrap",
+        "_chance",
+        "_links",
+        "_loop",
+        "_refresh_backoff",
+        "_refresh_timer",
+        "_refreshed_at",
+        "_refreshing",
+        "_wanted",
+        "changed",
+        "is_closed",
+        "metadata",
+        "settings",
+    )
+
+    def __init__(self, bootstrap: str | Sequence[str], settings: Settings, chance: random.Random) -> None:
+        self.settings = settings
+        self.metadata = Metadata()
+        self.changed: list[Callable[[], None]] = []
+        """Called when the metadata was refreshed."""
+        self.is_closed = False
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._bootstrap = [Link(*address, settings, chance) for address in parse_addresses(bootstrap)]
+        self._links: dict[int, Link] = {}
+        self._wanted: dict[str, None] = {}
+        self._auto_create = False
+        self._refreshing: asyncio.Task[None] | None = None
+        self._background: asyncio.Task[None] | None = None
+        self._refresh_timer: asyncio.TimerHandle | None = None
+        self._age_timer: asyncio.TimerHandle | None = None
+        self._refresh_backoff = self.backoff()
+        self._refreshed_at = float("-inf")
+
+    def backoff(self) -> Backoff:
+        return Backoff(self.settings.retry_backoff_s, self.settings.retry_backoff_max_s, self._chance)
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    def link(self, node_id: int) -> Link | None:
+        """The link to a broker that the metadata knows."""
+        node = self.metadata.nodes.get(node_id)
+        if node is None:
+            return None
+        link = self._links.get(node_id)
+        if link is None or (link.host, link.port) != (node.host, node.port):
+            if link is not None:
+                link.close()
+            link = self._links[node_id] = Link(node.host, node.port, self.settings, self._chance, node_id)
+        return link
+
+    async def call_any(self, message: Message, timeout_s: float | None = None) -> Any:
+        """Ask the brokers one after another until one answers; Unreachable when none does."""
+        failures: dict[str, HeadraceError] = {}
+        for link in self._candidates():
+            try:
+                return await link.call(message, timeout_s)
+            except HeadraceError as error:
+                if self.is_closed:
+                    raise
+                failures[str(link)] = error
+        for failure in failures.values():
+            if isinstance(failure, Refused):  # somebody is there, and does not know this API
+                raise failure
+        reasons = "; ".join(f"{address}: {str(why).rstrip('.')}" for address, why in failures.items())
+        raise Unreachable(
+            f"No broker answers ({reasons}): check that the addresses are right and that a broker is running there."
+        )
+
+    async def call(self, message: Message, node_id: int | None = None, timeout_s: float | None = None) -> Any:
+        """Ask one broker, or any; tries again within the operation time-out while nobody answers."""
+        deadline = self._loop.time() + self.settings.operation_timeout_s
+        backoff = self.backoff()
+        while True:
+            try:
+                if node_id is None:
+                    return await self.call_any(message, timeout_s)
+                link = self.link(node_id)
+                if link is None:
+                    await self.refresh()
+                    link = self.link(node_id)
+                if link is None:
+                    raise Unreachable(f"The cluster has no broker {node_id}: list the brokers with describe_cluster.")
+                return await link.call(message, timeout_s)
+            except (Disconnected, Unreachable) as error:
+                await self.wait_to_retry(backoff, deadline, error)
+
+    async def wait_to_retry(self, backoff: Backoff, deadline: float, error: HeadraceError) -> None:
+        """Sleep before the next try, or raise the error when there is no time left for one."""
+        delay_s = backoff.failed()
+        if self.is_closed or self._loop.time() + delay_s >= deadline:
+            raise error
+        await asyncio.sleep(delay_s)
+
+    def _candidates(self) -> list[Link]:
+        known = [link for node_id in self.metadata.nodes if (link := self.link(node_id)) is not None]
+        self._chance.shuffle(known)
+        # Connected ones first, then those that have not failed; where we began comes last, and after all have failed.
+        known.sort(key=lambda link: (not link.is_ready, link.is_failing))
+        return known + sorted(self._bootstrap, key=lambda link: (not link.is_ready, link.is_failing))
+
+    # --- topics -------------------------------------------------------------------------------------------------------
+
+    async def topic(self, name: str, *, create: bool = False, timeout_s: float | None = None) -> TopicInfo:
+        """A topic that is there and of which at least one partition has a leader. Waits for that."""
+        deadline = self._loop.time() + (self.settings.operation_timeout_s if timeout_s is None else timeout_s)
+        backoff = self.backoff()
+        while True:
+            info = self.metadata.topics.get(name)
+            if info is not None and any(partition.leader_id >= 0 for partition in info.partitions.values()):
+                return info
+            self.want(name, create=create)
+            error: HeadraceError
+            try:
+                await self.refresh()
+                info = self.metadata.topics.get(name)
+                if info is not None and info.error is Error.NONE and info.partitions:
+                    if any(partition.leader_id >= 0 for partition in info.partitions.values()):
+                        return info
+                    error = Refused(Error.LEADER_NOT_AVAILABLE, f"No partition of {name} has a leader: {_WAIT}")
+                else:
+                    error = _topic_error(name, Error.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error)
+                    if not error.error.retriable:
+                        raise error
+            except (Disconnected, Unreachable) as unreachable:
+                error = unreachable
+            await self.wait_to_retry(backoff, deadline, error)
+
+    def want(self, name: str, *, create: bool = False) -> None:
+        """From now on the metadata is to know this topic."""
+        self._wanted[name] = None
+        self._auto_create = self._auto_create or create
+
+    # --- refreshing ---------------------------------------------------------------------------------------------------
+
+    async def refresh(self) -> None:
+        """Ask for the metadata now. Whoever asks while that is under way gets the same answer."""
+        if self.is_closed:
+            raise Disconnected("the client is closed.")
+        if self._refreshing is None:
+            self._refreshing = self._loop.create_task(self._refresh())
+            self._refreshing.add_done_callback(self._refresh_ended)
+        await asyncio.shield(self._refreshing)
+
+    def refresh_soon(self) -> None:
+        """Something failed that the metadata may explain: refresh in the background until it succeeds."""
+        if self.is_closed or self._refresh_timer is not None or self._background is not None:
+            return
+        due = self._refreshed_at + self.settings.retry_backoff_s - self._loop.time()
+        self._refresh_timer = self._loop.call_later(max(0.0, due), self._refresh_in_background)
+
+    def _refresh_in_background(self) -> None:
+        self._refresh_timer = None
+        self._background = self._loop.create_task(self._refresh_until_answered())
+
+    async def _refresh_until_answered(self) -> None:
+        try:
+            await self.refresh()
+        except HeadraceError as error:
+            if not self.is_closed:
+                _log.info("metadata could not be refreshed: %s", error)
+                self._refresh_timer = self._loop.call_later(self._refresh_backoff.failed(), self._refresh_in_background)
+        else:
+            self._refresh_backoff.succeeded()
+        finally:
+            self._background = None
+
+    def _refresh_ended(self, task: asyncio.Task[None]) -> None:
+        self._refreshing = None
+        if not task.cancelled():
+            task.exception()
+
+    async def _refresh(self) -> None:
+        names = list(self._wanted)
+        request = MetadataRequest(
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
+            allow_auto_topic_creation=self._auto_create,
+        )
+        response: MetadataResponse = await self.call_any(request)
+        if response.error_code == Error.REBOOTSTRAP_REQUIRED:
+            _log.warning("the cluster asks to begin again at the bootstrap addresses")
+            self._forget_nodes()
+            response = await self.call_any(request)
+        self._refreshed_at = self._loop.time()
+        self.metadata.update(response)
+        for node_id in [node_id for node_id in self._links if node_id not in self.metadata.nodes]:
+            self._links.pop(node_id).close()
+        if self._age_timer is not None:
+            self._age_timer.cancel()
+        self._age_timer = self._loop.call_later(self.settings.metadata_max_age_s, self.refresh_soon)
+        for callback in self.changed:
+            callback()
+
+    def _forget_nodes(self) -> None:
+        self.metadata.nodes = {}
+        for link in self._links.values():
+            link.close()
+        self._links = {}
+
+    async def close(self) -> None:
+        self.is_closed = True
+        for timer in (self._refresh_timer, self._age_timer):
+            if timer is not None:
+                timer.cancel()
+        tasks = [task for task in (self._refreshing, self._background) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for link in [*self._links.values(), *self._bootstrap]:
+            link.close()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+_WAIT: Final = "wait until one of its brokers is up."
+
+
+def _topic_error(name: str, error: Error) -> Refused:
+    if error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+        return Refused(error, f"There is no topic {name}: create it first, or check the name.")
+    return Refused(error, f"Topic {name} can't be used ({error.name}): {error.text}")
+
+
+def parse_addresses(bootstrap: str | Sequence[str]) -> list[Address]:
+    """Host and port of "host:port,host:port", or of a list of them; [::1]:9092 for IPv6, 9092 without a port."""
+    texts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
+    addresses = [_parse_address(text.strip()) for text in texts if text.strip()]
+    if not addresses:
+        raise ValueError("a client needs the address of at least one broker, such as 127.0.0.1:9092.")
+    return addresses
+
+
+def _parse_address(text: str) -> Address:
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, str(DEFAULT_PORT)
+    if not port.isdigit() or not 0 < int(port) < 65536 or not host:
+        raise ValueError(f"{text} is not an address: write host:port, such as 127.0.0.1:9092.")
+    return host.removeprefix("[").removesuffix("]"), int(port)

@@ -1,0 +1,217 @@
+"""The batches of one partition on their way: their order, their sequences, and what may be sent now. No I/O.
+
+With idempotence every batch gets its sequence when it is first sent, and keeps sequence and bytes when it is sent again.
+A batch that is sent again goes alone, so that nothing overtakes it. When a sequence is lost for good, the lane waits
+until nothing is on the wire and begins at 0 in a new epoch (KIP-360).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, NamedTuple
+
+from headrace.client.errors import Uncertain
+from headrace.errors import Error, HeadraceError
+from headrace.protocol.batch import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE
+from headrace.protocol.batch_builder import build
+from headrace.protocol.compression import Compression
+from headrace.protocol.kernel_types import Fields
+
+__all__ = ["Identity", "Lane", "Outgoing", "Produced"]
+
+BATCHES_IN_FLIGHT_MAX: Final = 5
+_SEQUENCE_MASK: Final = 0x7FFFFFFF
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    epoch: int
+
+
+class Produced(NamedTuple):
+    """Where a record is. The offset is -1 when nobody said (acks=0, or an old duplicate)."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+
+class Outgoing:
+    """A batch of records, from its first record to its acknowledgement."""
+
+    __slots__ = (
+        "attempts", "deadline", "due", "futures", "identity", "is_doubtful", "is_done", "last_error", "order", "records",
+        "sequence", "size_bytes", "wire",
+    )  # fmt: skip
+
+    def __init__(self, order: tuple[int, ...], due: float, deadline: float) -> None:
+        self.order = order
+        self.due = due
+        self.deadline = deadline
+        self.records: list[Fields] = []
+        self.futures: list[asyncio.Future[Produced]] = []
+        self.size_bytes = 0
+        self.attempts = 0
+        self.is_doubtful = False
+        """An attempt ended without word on whether the batch is in the log."""
+        self.is_done = False
+        self.last_error: Error | None = None
+        self.identity: Identity | None = None
+        self.sequence = NO_SEQUENCE
+        self.wire: bytearray | None = None
+
+    def encode(self, compression: Compression) -> bytearray:
+        if self.wire is None:
+            identity = self.identity or Identity(NO_PRODUCER, NO_EPOCH)
+            self.wire = build(
+                self.records,
+                compression=compression,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                base_sequence=self.sequence,
+            )
+        return self.wire
+
+    def forget_sequence(self) -> None:
+        self.identity, self.sequence, self.wire = None, NO_SEQUENCE, None
+
+    def split(self) -> list[Outgoing]:
+        """Two halves in its place: the batch was larger than the topic allows."""
+        middle = len(self.records) // 2
+        halves = []
+        for number, part in enumerate((slice(0, middle), slice(middle, None))):
+            half = Outgoing((*self.order, number), self.due, self.deadline)
+            half.records, half.futures = self.records[part], self.futures[part]
+            half.size_bytes = self.size_bytes // 2
+            halves.append(half)
+        halves[1].size_bytes = self.size_bytes - halves[0].size_bytes
+        return halves
+
+    def succeed(self, topic: str, partition: int, base_offset: int, log_append_time_ms: int) -> None:
+        self.is_done = True
+        for number, (record, future) in enumerate(zip(self.records, self.futures, strict=True)):
+            if not future.done():
+                offset = base_offset + number if base_offset >= 0 else -1
+                timestamp_ms = record[3] if log_append_time_ms < 0 else log_append_time_ms
+                future.set_result(Produced(topic, partition, offset, timestamp_ms))
+
+    def fail(self, error: HeadraceError) -> None:
+        self.is_done = True
+        for future in self.futures:
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # whoever does not wait for it has chosen not to know
+
+
+class Lane:
+    __slots__ = (
+        "_next_order", "acknowledged_sequence", "flying", "identity", "index", "is_unresolved", "next_sequence", "queue",
+        "retry_at", "topic", "wants_reset",
+    )  # fmt: skip
+
+    def __init__(self, topic: str, index: int) -> None:
+        self.topic = topic
+        self.index = index
+        self.queue: list[Outgoing] = []
+        """What is to be sent, in order; the last one may still grow."""
+        self.flying: list[Outgoing] = []
+        """What was sent and has no answer."""
+        self.identity: Identity | None = None
+        self.next_sequence = 0
+        self.acknowledged_sequence = 0
+        """The sequence after the last acknowledged one."""
+        self.is_unresolved = False
+        """A batch was given up whose sequence the broker may or may not have."""
+        self.wants_reset = False
+        """A sequence is missing for good: a new epoch is needed."""
+        self.retry_at = 0.0
+        self._next_order = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.queue and not self.flying
+
+    def open_batch(self, size_bytes: int, batch_bytes: int, due: float, deadline: float) -> Outgoing:
+        """The batch that the next record goes into."""
+        last = self.queue[-1] if self.queue else None
+        # A batch that was sent, or split, is closed for good.
+        if last is None or last.attempts or len(last.order) > 1 or last.size_bytes + size_bytes > batch_bytes:
+            last = Outgoing((self._next_order,), due, deadline)
+            self._next_order += 1
+            self.queue.append(last)
+        return last
+
+    def settle(self) -> bool:
+        """When nothing is on the wire: whether the sequences must begin again in a new epoch."""
+        if self.flying:
+            return False
+        if self.is_unresolved and not self._has_sequenced():
+            self.is_unresolved = False
+            if self.acknowledged_sequence != self.next_sequence:
+                self.wants_reset = True
+        return self.wants_reset
+
+    def may_adopt(self, current: Identity) -> bool:
+        """Another partition's trouble bumped the epoch: take it over when no batch has a sequence of the old one."""
+        return self.identity != current and not self.flying and not self._has_sequenced()
+
+    def restart(self, identity: Identity) -> list[Outgoing]:
+        """Begin at sequence 0. The answer is what can't be sent under a new sequence, because it may be in the log."""
+        self.identity = identity
+        self.next_sequence = self.acknowledged_sequence = 0
+        self.is_unresolved = self.wants_reset = False
+        doubtful = [batch for batch in self.queue if batch.is_doubtful and batch.sequence != NO_SEQUENCE]
+        self.queue = [batch for batch in self.queue if batch not in doubtful]
+        for batch in self.queue:
+            batch.forget_sequence()
+        for batch in doubtful:
+            batch.fail(Uncertain(f"A record for {self.topic}-{self.index} may or may not be in the log: {_LOST}"))
+        return doubtful
+
+    def sendable(self, now: float, is_hurried: bool, batch_bytes: int) -> Outgoing | None:
+        if not self.queue or now < self.retry_at or self.wants_reset:
+            return None
+        head = self.queue[0]
+        if head.attempts:
+            return None if self.flying else head
+        if self.is_unresolved or len(self.flying) >= BATCHES_IN_FLIGHT_MAX:
+            return None
+        is_ready = len(self.queue) > 1 or is_hurried or now >= head.due or head.size_bytes >= batch_bytes
+        return head if is_ready else None
+
+    def send(self, batch: Outgoing, is_idempotent: bool) -> None:
+        assert batch is self.queue[0]
+        del self.queue[0]
+        if is_idempotent and batch.sequence == NO_SEQUENCE:
+            batch.identity, batch.sequence = self.identity, self.next_sequence
+            self.next_sequence = (self.next_sequence + len(batch.records)) & _SEQUENCE_MASK
+        batch.attempts += 1
+        self.flying.append(batch)
+
+    def landed(self, batch: Outgoing) -> None:
+        """An answer came, or the link broke."""
+        self.flying = [other for other in self.flying if other is not batch]
+
+    def acknowledged(self, batch: Outgoing) -> None:
+        if batch.identity is not None and batch.identity == self.identity:
+            self.acknowledged_sequence = (batch.sequence + len(batch.records)) & _SEQUENCE_MASK
+
+    def is_first_outstanding(self, batch: Outgoing) -> bool:
+        """Nothing older of this lane waits for an answer or for another try."""
+        return all(batch.order <= other.order for other in (*self.flying, *self.queue[:1]))
+
+    def put_back(self, *batches: Outgoing) -> None:
+        """To be sent again, before everything that is younger."""
+        self.queue += batches
+        self.queue.sort(key=lambda batch: batch.order)
+
+    def gave_up(self, batch: Outgoing) -> None:
+        if batch.sequence != NO_SEQUENCE and batch.identity == self.identity:
+            self.is_unresolved = True
+
+    def _has_sequenced(self) -> bool:
+        return bool(self.queue) and any(batch.sequence != NO_SEQUENCE for batch in self.queue)
+
+
+_LOST: Final = "it was sent, the answer was lost, and the producer had to begin a new epoch; read the log to find out."

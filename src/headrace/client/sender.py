@@ -1,0 +1,407 @@
+"""Sends the batches of all lanes to the brokers that lead them, and deals with the answers.
+
+Everything happens in callbacks of the loop: `pump` looks at every lane that has something to do, and is called when
+a batch may have become sendable. One timer wakes it for what is due later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from headrace.client.cluster import Cluster
+from headrace.client.errors import NotSent, Uncertain
+from headrace.client.lane import Identity, Lane, Outgoing
+from headrace.client.link import Link
+from headrace.client.metadata import NO_TOPIC_ID
+from headrace.errors import Error, HeadraceError, Refused
+from headrace.net.peer import Peer
+from headrace.protocol.batch import NO_SEQUENCE
+from headrace.protocol.compression import Compression
+from headrace.protocol.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
+
+__all__ = ["Sender", "Sending"]
+
+_log = logging.getLogger(__name__)
+
+REQUESTS_IN_FLIGHT_MAX: Final = 5
+EPOCH_MAX: Final = 32767
+TOPIC_ID_VERSION: Final = 13
+# Refused before the append, whatever else happened: nothing of this attempt is in the log.
+_NOT_APPENDED: Final = frozenset(
+    {Error.NOT_ENOUGH_REPLICAS, Error.CORRUPT_MESSAGE, Error.LEADER_NOT_AVAILABLE, Error.THROTTLING_QUOTA_EXCEEDED}
+)
+
+
+@dataclass(slots=True)
+class Sending:
+    """How a producer sends."""
+
+    acks: int
+    is_idempotent: bool
+    compression: Compression
+    batch_bytes: int
+    request_bytes_max: int
+
+
+class Sender:
+    __slots__ = (
+        "_busy", "_cluster", "_done", "_getting_identity", "_in_flight", "_is_pump_due", "_loop", "_opening", "_sending",
+        "_tasks", "_timer", "hurried", "identity", "is_closed", "lanes",
+    )  # fmt: skip
+
+    def __init__(self, cluster: Cluster, sending: Sending, done: Callable[[Outgoing], None]) -> None:
+        self.lanes: dict[tuple[str, int], Lane] = {}
+        self.identity: Identity | None = None
+        self.hurried = 0
+        """While somebody flushes, batches don't linger."""
+        self.is_closed = False
+        self._cluster = cluster
+        self._sending = sending
+        self._done = done
+        self._loop = asyncio.get_running_loop()
+        self._busy: dict[Lane, None] = {}
+        self._in_flight: dict[Link, int] = {}
+        self._opening: dict[Link, None] = {}
+        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._getting_identity = False
+        self._is_pump_due = False
+        self._timer: asyncio.TimerHandle | None = None
+        cluster.changed.append(self.pump_soon)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._busy
+
+    def lane(self, topic: str, index: int) -> Lane:
+        lane = self.lanes.get((topic, index))
+        if lane is None:
+            lane = self.lanes[topic, index] = Lane(topic, index)
+        self._busy[lane] = None
+        return lane
+
+    def pump_soon(self) -> None:
+        if not self._is_pump_due and not self.is_closed:
+            self._is_pump_due = True
+            self._loop.call_soon(self._pump)
+
+    def close(self) -> None:
+        """Give up what is still here."""
+        self.is_closed = True
+        self._cluster.changed.remove(self.pump_soon)
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for lane in self._busy:
+            for batch in (*lane.flying, *lane.queue):
+                self._fail(lane, batch, "the producer was closed")
+
+    # --- sending ------------------------------------------------------------------------------------------------------
+
+    def _pump(self) -> None:
+        self._is_pump_due = False
+        if self.is_closed:
+            return
+        now = self._loop.time()
+        ready: dict[Link, list[tuple[Lane, Outgoing]]] = {}
+        for lane in list(self._busy):
+            self._expire(lane, now)
+            if lane.is_idle:
+                del self._busy[lane]
+                continue
+            if self._sending.is_idempotent and not self._prepare(lane):
+                continue
+            batch = lane.sendable(now, self.hurried > 0, self._sending.batch_bytes)
+            if batch is not None and (link := self._leader(lane)) is not None:
+                ready.setdefault(link, []).append((lane, batch))
+        for link, batches in ready.items():
+            self._send_to(link, batches)
+        self._set_timer(now)
+
+    def _prepare(self, lane: Lane) -> bool:
+        """Whether the lane has a producer id and epoch to send under."""
+        if lane.settle() and self.identity is not None and lane.identity == self.identity:
+            self._bump()
+        if self.identity is None:
+            self._get_identity()
+            return False
+        if lane.settle() or lane.may_adopt(self.identity):
+            for batch in lane.restart(self.identity):
+                self._done(batch)
+        # With an old identity only what has its sequence already may go.
+        return lane.identity == self.identity or (bool(lane.queue) and lane.queue[0].sequence != NO_SEQUENCE)
+
+    def _leader(self, lane: Lane) -> Link | None:
+        partition = self._cluster.metadata.leader(lane.topic, lane.index)
+        link = None if partition is None else self._cluster.link(partition.leader_id)
+        if link is None:
+            self._cluster.want(lane.topic)
+            self._cluster.refresh_soon()
+        return link
+
+    def _send_to(self, link: Link, batches: list[tuple[Lane, Outgoing]]) -> None:
+        if not link.is_ready:
+            self._open(link)
+            return
+        while batches and self._in_flight.get(link, 0) < REQUESTS_IN_FLIGHT_MAX:
+            assert link.peer is not None
+            if not link.peer.is_writable:
+                self._spawn(self._wait_for_drain(link.peer))
+                return
+            taken, size_bytes = 0, 0
+            for _, batch in batches:
+                if taken and size_bytes + batch.size_bytes > self._sending.request_bytes_max:
+                    break
+                taken, size_bytes = taken + 1, size_bytes + batch.size_bytes
+            self._send_request(link, batches[:taken])
+            batches = batches[taken:]
+
+    def _send_request(self, link: Link, batches: list[tuple[Lane, Outgoing]]) -> None:
+        assert link.peer is not None
+        assert link.served is not None
+        metadata = self._cluster.metadata
+        has_ids = all(metadata.topic_id(lane.topic) != NO_TOPIC_ID for lane, _ in batches)
+        request = ProduceRequest(
+            acks=self._sending.acks, timeout_ms=int(self._cluster.settings.request_timeout_s * 1000)
+        )
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        try:
+            version = link.served.choose(ProduceRequest, None if has_ids else TOPIC_ID_VERSION - 1)
+        except Refused as error:
+            for lane, batch in batches:
+                lane.queue.remove(batch)
+                batch.fail(error)
+                self._done(batch)
+            return
+        for lane, batch in batches:
+            lane.send(batch, self._sending.is_idempotent)
+            topic = topics.get(lane.topic)
+            if topic is None:
+                topic = topics[lane.topic] = ProduceRequest.TopicProduceData(
+                    name=lane.topic, topic_id=metadata.topic_id(lane.topic)
+                )
+                request.topic_data.append(topic)
+            topic.partition_data.append(
+                ProduceRequest.PartitionProduceData(index=lane.index, records=batch.encode(self._sending.compression))
+            )
+        if self._sending.acks == 0:
+            link.peer.send_without_reply(request, version)
+            for lane, batch in batches:
+                self._succeed(lane, batch, -1, -1)
+            self.pump_soon()
+            return
+        self._in_flight[link] = self._in_flight.get(link, 0) + 1
+        peer, timeout_s = link.peer, self._cluster.settings.request_timeout_s
+        late = self._loop.call_later(timeout_s, peer.close, f"{peer} did not answer Produce within {timeout_s:g} s.")
+        future = peer.send(request, version)
+        future.add_done_callback(lambda future: self._answered(link, late, batches, topics, future))
+
+    def _open(self, link: Link) -> None:
+        if link not in self._opening:
+            self._opening[link] = None
+            self._spawn(self._wait_for_link(link))
+
+    async def _wait_for_link(self, link: Link) -> None:
+        try:
+            await link.ready()
+        except HeadraceError as error:
+            _log.info("no connection to a leader: %s", error)
+            self._cluster.refresh_soon()  # somebody else may lead by now
+        finally:
+            del self._opening[link]
+
+    async def _wait_for_drain(self, peer: Peer) -> None:
+        await peer.drain()
+
+    def _spawn(self, coroutine: Any) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        self.pump_soon()
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def _answered(
+        self,
+        link: Link,
+        late: asyncio.TimerHandle,
+        batches: list[tuple[Lane, Outgoing]],
+        topics: dict[str, ProduceRequest.TopicProduceData],
+        future: asyncio.Future[ProduceResponse],
+    ) -> None:
+        late.cancel()
+        self._in_flight[link] -= 1
+        if not self._in_flight[link]:
+            del self._in_flight[link]
+        if self.is_closed:
+            future.cancelled() or future.exception()
+            return
+        answers: dict[tuple[str, int], ProduceResponse.PartitionProduceResponse] = {}
+        endpoints: list[ProduceResponse.NodeEndpoint] = []
+        if future.cancelled() or future.exception() is not None:
+            self._cluster.refresh_soon()
+        else:
+            response = future.result()
+            names = {topic.topic_id: name for name, topic in topics.items()}
+            endpoints = response.node_endpoints
+            for topic in response.responses:
+                name = topic.name or names.get(topic.topic_id, "")
+                for partition in topic.partition_responses:
+                    answers[name, partition.index] = partition
+        for lane, batch in batches:
+            answer = answers.get((lane.topic, lane.index))
+            if answer is None:
+                lane.landed(batch)
+                batch.is_doubtful = True
+                self._retry(lane, batch)
+            else:
+                self._settle(lane, batch, answer, endpoints)
+        self.pump_soon()
+
+    def _settle(
+        self,
+        lane: Lane,
+        batch: Outgoing,
+        answer: ProduceResponse.PartitionProduceResponse,
+        endpoints: list[ProduceResponse.NodeEndpoint],
+    ) -> None:
+        error = Error.of(answer.error_code)
+        if error in (Error.NONE, Error.DUPLICATE_SEQUENCE_NUMBER):
+            # A duplicate that is too old for the broker to know its offset is in the log all the same.
+            offset = answer.base_offset if error is Error.NONE else -1
+            self._succeed(lane, batch, offset, answer.log_append_time_ms)
+            return
+        is_first = lane.is_first_outstanding(batch)
+        lane.landed(batch)
+        batch.last_error = error
+        if self._sending.is_idempotent and error in (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_PRODUCER_ID):
+            # It is in no log. Behind a batch that failed it only has to wait; else a sequence is missing for good.
+            batch.is_doubtful = False
+            if batch.identity == lane.identity and (is_first or error is Error.UNKNOWN_PRODUCER_ID):
+                lane.wants_reset = True
+            self._retry(lane, batch)
+        elif error.retriable:
+            batch.is_doubtful = batch.is_doubtful or error not in _NOT_APPENDED
+            if not self._cluster.metadata.learn(lane.topic, lane.index, answer.current_leader, endpoints):
+                self._cluster.refresh_soon()
+            self._retry(lane, batch)
+        elif error is Error.MESSAGE_TOO_LARGE and len(batch.records) > 1 and not batch.is_done:
+            self._lost_sequence(lane, batch)
+            lane.put_back(*batch.split())
+        else:
+            self._lost_sequence(lane, batch)
+            text = answer.error_message or error.text
+            self._fail(lane, batch, f"the broker refused it ({error.name}): {text}")
+
+    def _lost_sequence(self, lane: Lane, batch: Outgoing) -> None:
+        if batch.sequence != NO_SEQUENCE and batch.identity == lane.identity:
+            lane.wants_reset = True
+
+    def _succeed(self, lane: Lane, batch: Outgoing, base_offset: int, log_append_time_ms: int) -> None:
+        lane.landed(batch)
+        lane.acknowledged(batch)
+        if not batch.is_done:
+            batch.succeed(lane.topic, lane.index, base_offset, log_append_time_ms)
+            self._done(batch)
+
+    def _retry(self, lane: Lane, batch: Outgoing) -> None:
+        if batch.is_done:
+            return  # it was given up while it was on its way
+        lane.put_back(batch)
+        backoff = self._cluster.backoff()
+        backoff.failures = batch.attempts - 1
+        lane.retry_at = self._loop.time() + backoff.failed()
+
+    def _expire(self, lane: Lane, now: float) -> None:
+        for batch in [batch for batch in (*lane.flying, *lane.queue) if not batch.is_done and now >= batch.deadline]:
+            is_flying = batch in lane.flying
+            if is_flying:
+                batch.is_doubtful = True
+            else:
+                lane.queue.remove(batch)
+            lane.gave_up(batch)
+            self._fail(lane, batch, "its delivery time-out has passed")
+
+    def _fail(self, lane: Lane, batch: Outgoing, why: str) -> None:
+        """What the caller is told depends on what is known: not sent, refused, or maybe in the log (hazard 14)."""
+        if batch.is_done:
+            return
+        where = f"{lane.topic}-{lane.index}"
+        error: HeadraceError
+        if batch.is_doubtful or batch in lane.flying:
+            error = Uncertain(f"A record for {where} may or may not be in the log: it was sent, and {why}.")
+        elif batch.last_error is not None:
+            error = Refused(batch.last_error, f"A record for {where} was not written: {why.rstrip('.')}.")
+        else:
+            error = NotSent(f"A record for {where} was not sent: {why}; check that the partition has a leader.")
+        batch.fail(error)
+        self._done(batch)
+
+    # --- the producer id ----------------------------------------------------------------------------------------------
+
+    def _bump(self) -> None:
+        """A producer without transactions bumps its epoch by itself, and asks for a new id when epochs run out."""
+        assert self.identity is not None
+        producer_id, epoch = self.identity
+        self.identity = Identity(producer_id, epoch + 1) if epoch < EPOCH_MAX else None
+        _log.info("producer %d begins epoch %d", producer_id, epoch + 1)
+
+    def _get_identity(self) -> None:
+        if not self._getting_identity:
+            self._getting_identity = True
+            self._spawn(self._ask_for_identity())
+
+    async def _ask_for_identity(self) -> None:
+        backoff = self._cluster.backoff()
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        try:
+            while True:
+                try:
+                    response: InitProducerIdResponse = await self._cluster.call_any(request)
+                except Refused as refused:
+                    self._fail_all(refused)
+                    return
+                except HeadraceError as failure:
+                    _log.info("no producer id yet: %s", failure)
+                else:
+                    error = Error.of(response.error_code)
+                    if error is Error.NONE:
+                        self.identity = Identity(response.producer_id, response.producer_epoch)
+                        return
+                    if not error.retriable:
+                        self._fail_all(Refused(error, f"The cluster gives no producer id ({error.name}): {error.text}"))
+                        return
+                await asyncio.sleep(backoff.failed())
+        finally:
+            self._getting_identity = False
+
+    def _fail_all(self, error: Refused) -> None:
+        for lane in self._busy:
+            waiting, lane.queue = lane.queue, []
+            for batch in waiting:
+                batch.fail(error)
+                self._done(batch)
+
+    # --- time ---------------------------------------------------------------------------------------------------------
+
+    def _set_timer(self, now: float) -> None:
+        """The next moment at which something is due without anything else happening."""
+        due = float("inf")
+        for lane in self._busy:
+            if lane.queue:
+                head = lane.queue[0]
+                due = min(due, *(when for when in (lane.retry_at, head.due, head.deadline) if when > now), due)
+            if lane.flying:
+                due = min(due, *(batch.deadline for batch in lane.flying if not batch.is_done), due)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if due < float("inf"):
+            self._timer = self._loop.call_at(due, self.pump_soon)
