@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import struct
 from pathlib import Path
 from typing import TypeAlias
 
@@ -322,3 +324,30 @@ def test_what_could_not_be_loaded_is_not_kept() -> None:
         cache.get("a", load)
     assert len(cache) == 0
     assert cache.get("a", lambda: offset_index([])) is not None
+
+
+@given(st.integers(0, 2**16), st.integers(1023, 2100), st.integers(0, 3), st.integers(0, 2), st.randoms())
+def test_one_entry_out_of_order_is_found_wherever_it_is(
+    start: int, count: int, width: int, harm: int, chance: random.Random
+) -> None:
+    """Entries are compared by the thousand: the borders between, and the sign bits, are nothing special."""
+    offsets = [start + entry * (1 + width) for entry in range(count)]
+    times = [2**40 + entry * (1 + width * 2**31) for entry in range(count)]
+    at = chance.randrange(1, count)
+    assert OffsetIndex.take(packed(">ii", offsets, offsets), 0)[1] is None
+    assert TimeIndex.take(packed(">qi", times, offsets), 0)[1] is None
+    stays = offsets[:at] + [offsets[at - 1]] + offsets[at + 1 :]
+    assert TimeIndex.take(packed(">qi", times, stays), 0)[1] is None
+    # The same again, one less, or negative.
+    wrong = [-1 - harm, offsets[at - 1], offsets[at - 1] - 1][harm]
+    spoilt = offsets[:at] + [wrong] + offsets[at + 1 :]
+    wrong_times = times[:at] + [[-1 - times[at], times[at - 1], times[at - 1] - 1][harm]] + times[at + 1 :]
+    assert OffsetIndex.take(packed(">ii", spoilt, offsets), 0)[1] is not None
+    assert OffsetIndex.take(packed(">ii", offsets, spoilt), 0)[1] is not None
+    assert TimeIndex.take(packed(">qi", wrong_times, offsets), 0)[1] is not None
+    if harm != 1:
+        assert TimeIndex.take(packed(">qi", times, spoilt), 0)[1] is not None
+
+
+def packed(form: str, first: list[int], second: list[int]) -> bytes:
+    return b"".join(map(struct.Struct(form).pack, first, second))

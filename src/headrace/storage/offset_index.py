@@ -11,9 +11,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import ClassVar, Final
 
-from headrace.storage.index import Index, increases
+from headrace.storage.index import Index, is_ascending
 
 _SWAPS: Final = sys.byteorder == "little"
+_SIGNS: Final = 1 << 63 | 1 << 31
+_STEPS: Final = 1 << 32 | 1
+"""Offsets and positions both grow."""
 
 
 class OffsetIndex(Index):
@@ -82,6 +85,6 @@ class OffsetIndex(Index):
         self._positions = entries[1::2]
         if entries and (self._offsets[0] < 0 or self._positions[0] < 0):
             return "begins before its segment"
-        if not increases(self._offsets) or not increases(self._positions):
+        if not is_ascending(content, self.ENTRY_BYTES, _SIGNS, _STEPS):
             return "has entries out of order"
         return None

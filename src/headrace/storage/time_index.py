@@ -11,11 +11,14 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import ClassVar, Final
 
-from headrace.storage.index import Index, increases
+from headrace.storage.index import Index, is_ascending
 
 NO_TIMESTAMP: Final = -1
 _SWAPS: Final = sys.byteorder == "little"
 _HIGH: Final = 1 if _SWAPS else 0
+_SIGNS: Final = 1 << 95 | 1 << 31
+_STEPS: Final = 1 << 32
+"""Timestamps grow, offsets may stay."""
 
 
 class TimeIndex(Index):
@@ -94,6 +97,6 @@ class TimeIndex(Index):
         self._offsets = entries[2::3]
         if entries and (self._offsets[0] < 0 or self._timestamps[0] < 0):
             return "begins before its segment"
-        if not increases(self._timestamps) or not increases(self._offsets, or_stays=True):
+        if not is_ascending(content, self.ENTRY_BYTES, _SIGNS, _STEPS):
             return "has entries out of order"
         return None
