@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.compat.process import Process
+from tests.compat.requests import settle
 from tests.compat.wire import Wire
 
 MakeTopic = Callable[..., str]
@@ -52,11 +53,14 @@ def admin(cluster: str) -> Any:
 
 
 @pytest.fixture
-def make_topic(admin: Any) -> MakeTopic:
-    """Creates a topic that no other test has; returns its name."""
+def make_topic(cluster: str, admin: Any) -> MakeTopic:
+    """Creates a topic that no other test has; returns its name, when its partitions have a leader that answers."""
 
     def make(partitions: int = 1, **config: str) -> str:
-        return create_topic(admin, partitions, **config)
+        topic = create_topic(admin, partitions, **config)
+        with Wire(cluster) as client:
+            settle(client, topic, partitions)
+        return topic
 
     return make
 
