@@ -160,7 +160,7 @@ class Context:
 class Sessions:
     """The sessions of a node, a bounded number of them: who finds no room fetches without one."""
 
-    __slots__ = ("_random_bytes", "_sessions", "capacity", "evictions", "eviction_ms")
+    __slots__ = ("_random_bytes", "_sessions", "capacity", "eviction_ms", "evictions")
 
     def __init__(
         self, random_bytes: Callable[[int], bytes], *, capacity: int = 1000, eviction_ms: int = 120_000
@@ -212,7 +212,7 @@ class Sessions:
         context._expected_epoch = session.epoch
         return context
 
-    # ------------------------------------------------------------------------------------------------- room for sessions
+    # ---------------------------------------------------------------------------------------------- room for sessions
 
     def _open(self, results: list[Result], version: int, is_follower: bool, now_ms: int) -> int:
         """The id of a new session with these partitions; NO_SESSION when there is no room."""

@@ -21,6 +21,7 @@ import errno
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Final, NamedTuple, TypeAlias
 
 from headrace.errors import HeadraceError
@@ -30,6 +31,10 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 LOCK_FILE: Final = ".lock"
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What `replace` appends while it writes; a file of that name at start-up is left over from a crash."""
+
+
+IMPATIENT: Final[ContextVar[bool]] = ContextVar("impatient", default=False)
+"""Set while something is looked up on the loop: reads that would wait for the device raise ReadWouldWait."""
 
 
 class FileStat(NamedTuple):
@@ -66,6 +71,20 @@ class File(ABC):
     @abstractmethod
     def read_cached(self, position: int, buffer: bytearray | memoryview) -> int | None:
         """Reads without waiting for the device: some of the bytes, 0 at the end, or None when it would wait."""
+
+    def read_impatiently(self, disk: Disk, position: int, size: int) -> bytes:
+        """As `read`, but raises ReadWouldWait instead of waiting for the device."""
+        buffer = bytearray(size)
+        view = memoryview(buffer)
+        filled = 0
+        while filled < size:
+            found = self.read_cached(position + filled, view[filled:])
+            if found is None:
+                raise ReadWouldWait(disk, self.path, position, size)
+            if not found:
+                break
+            filled += found
+        return bytes(view[:filled])
 
     @abstractmethod
     def size(self) -> int: ...
@@ -239,6 +258,25 @@ class Disk(ABC):
         """Raises when a sync has failed before: the disk promises nothing any more."""
         if self.offline is not None:
             raise SyncFailed(self.offline.path, self.offline.reason)
+
+
+class ReadWouldWait(Exception):
+    """What was looked up is not in memory. Let a worker call `warm`, then try again."""
+
+    def __init__(self, disk: Disk, path: str, position: int, size: int) -> None:
+        super().__init__(f"{disk.full_path(path)} bytes {position}..{position + size}")
+        self._disk = disk
+        self._path = path
+        self._position = position
+        self._size = size
+
+    def warm(self) -> None:
+        """Reads it, so that it is in memory for the next one. Through a descriptor of its own: it is for any thread."""
+        file = self._disk.open(self._path, read_only=True)
+        try:
+            file.read_into(self._position, bytearray(self._size))
+        finally:
+            file.close()
 
 
 class DiskError(HeadraceError):

@@ -1,0 +1,294 @@
+"""Fetch: records from partitions, now or when there are enough of them.
+
+A fetch is a plain object on the loop. It gathers what lies where; if that is too little it waits, watched by its
+partitions and the node's one timer heap; then it reads the bytes and fills its slot. What is not in memory is read by a
+worker meanwhile, so that a replay from a cold disk stalls nobody. Records go to the socket in the buffer that they were
+read into.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from headrace.broker.fetch_memory import ReplyMemory
+from headrace.broker.fetch_read import ColdRead, Gathered, Terms, gather, impatient, read
+from headrace.broker.fetch_session import Context, Sessions
+from headrace.errors import Error
+from headrace.metadata.image import Image
+from headrace.net.connection import Connection, Slot
+from headrace.protocol.frame import Request, write_response
+from headrace.protocol.messages import FetchRequest, FetchResponse
+from headrace.replica.manager import Replicas
+from headrace.replica.partition import Partition
+from headrace.replica.waits import Wait
+from headrace.storage.disk import ReadWouldWait
+from headrace.storage.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+CONSUMER: Final = -1
+DEBUGGING_CONSUMER: Final = -2
+READ_COMMITTED: Final = 1
+REPLICA_STATE_VERSION: Final = 15
+LEADER_HINT_VERSION: Final = 16
+LEADER_ERRORS: Final = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
+
+LOOK_MS: Final = 30_000
+"""How long a fetch waits before it looks whether its client is still there."""
+WARMINGS_MAX: Final = 64
+"""After so many tries the memory does not hold what is looked up from one read to the next: then it waits for it."""
+
+
+class Fetch:
+    """The handler. `workers` read what is not in memory."""
+
+    __slots__ = ("fetch_max_bytes", "memory", "replicas", "sessions", "workers")
+
+    def __init__(
+        self, replicas: Replicas, sessions: Sessions, memory: ReplyMemory, workers: Workers, *, fetch_max_bytes: int
+    ) -> None:
+        self.replicas = replicas
+        self.sessions = sessions
+        self.memory = memory
+        self.workers = workers
+        self.fetch_max_bytes = fetch_max_bytes
+
+    def handle(self, connection: Connection, request: Request) -> FetchResponse | None:
+        body: FetchRequest = request.body
+        context = self.sessions.begin(body, request.version, self.replicas.now_ms())
+        if context.error:
+            return context.reply([])
+        return Fetching(self, connection, request, context).advance()
+
+
+class Fetching:
+    """One fetch under way."""
+
+    __slots__ = (
+        "_connection",
+        "_context",
+        "_correlation_id",
+        "_deadline_s",
+        "_fetch",
+        "_is_last",
+        "_max_bytes",
+        "_min_bytes",
+        "_missing_bytes",
+        "_slot",
+        "_terms",
+        "_timer",
+        "_warmings",
+        "_watched",
+    )
+
+    def __init__(self, fetch: Fetch, connection: Connection, request: Request, context: Context) -> None:
+        body: FetchRequest = request.body
+        version = request.version
+        self._fetch = fetch
+        self._connection = connection
+        self._context = context
+        self._correlation_id = request.correlation_id
+        is_follower = _replica_id(body, version) not in (CONSUMER, DEBUGGING_CONSUMER)
+        self._terms = Terms(version, body.isolation_level == READ_COMMITTED, is_follower)
+        self._max_bytes = min(body.max_bytes, fetch.fetch_max_bytes)
+        self._min_bytes = min(body.min_bytes, self._max_bytes)
+        self._slot: Slot | None = None
+        self._watched: list[Partition] = []
+        self._missing_bytes = 0
+        self._timer: Wait | None = None
+        self._warmings = 0
+        self._is_last = body.max_wait_ms <= 0
+        """It is answered now, with whatever there is."""
+        self._deadline_s = 0.0 if self._is_last else fetch.replicas.waits.time() + body.max_wait_ms / 1000
+
+    # ---------------------------------------------------------------------------------------------------------- the way
+
+    def advance(self) -> FetchResponse | None:
+        """The reply, or None when it comes later, in a slot that was taken for it."""
+        try:
+            gathered, limit_bytes = self._gather()
+        except ReadWouldWait as cold:
+            self._later()
+            self._fetch.workers.run(cold.warm, self._warmed)
+            return None
+        size_bytes = sum([part.size_bytes for part in gathered])
+        min_bytes = min(self._min_bytes, limit_bytes)
+        if not self._is_last and size_bytes < min_bytes and _may_wait(gathered):
+            self._wait(gathered, min_bytes - size_bytes)
+            return None
+        if size_bytes and self._fetch.memory.is_full:
+            if not self._is_last:
+                self._wait_for_memory(gathered)
+                return None
+            for part in gathered:
+                part.release()
+        return self._read(gathered)
+
+    def _gather(self) -> tuple[list[Gathered], int]:
+        """What there is, and how much there may be at most."""
+        fetch, terms = self._fetch, self._terms
+        left_bytes = limit_bytes = min(self._max_bytes, fetch.memory.share_bytes)
+        gathered: list[Gathered] = []
+        is_first = True
+        try:
+            with impatient(self._warmings < WARMINGS_MAX):
+                for wanted in self._context.partitions:
+                    part = gather(fetch.replicas, wanted, terms, left_bytes, min_one_batch=is_first)
+                    gathered.append(part)
+                    if size_bytes := part.size_bytes:
+                        is_first = False
+                        left_bytes = max(0, left_bytes - size_bytes)
+        except BaseException:
+            for part in gathered:
+                part.release()
+            raise
+        return gathered, limit_bytes
+
+    def _read(self, gathered: list[Gathered]) -> FetchResponse | None:
+        memory, cold = self._fetch.memory, ColdRead()
+        for part in gathered:
+            if part.fetched is not None:
+                try:
+                    read(part, memory.buffer(part.size_bytes), cold)
+                except Exception as error:
+                    part.fail(error, self._terms.version)
+        if cold:
+            self._later()
+            self._fetch.workers.run(cold, lambda result, error: self._was_read(gathered, cold, error))
+            return None
+        return self._reply(gathered)
+
+    def _reply(self, gathered: list[Gathered]) -> FetchResponse:
+        for part in gathered:
+            part.release()
+        response = self._context.reply(
+            [(part.wanted, part.data) for part in gathered], is_follower=self._terms.is_follower
+        )
+        if self._terms.version >= LEADER_HINT_VERSION and any(part.data.error_code for part in gathered):
+            hint_leaders(response, self._fetch.replicas.image, self._connection.listener.name)
+        return response
+
+    def _later(self) -> None:
+        if self._slot is None:
+            self._slot = self._connection.reserve()
+
+    def _fill(self, response: FetchResponse) -> None:
+        assert self._slot is not None
+        self._slot.fill(write_response(response, self._terms.version, self._correlation_id))
+
+    # ---------------------------------------------------------------------------------------------------------- waiting
+
+    def _wait(self, gathered: list[Gathered], missing_bytes: int) -> None:
+        self._later()
+        self._missing_bytes = missing_bytes
+        watched = self._watched
+        for part in gathered:
+            part.release()
+            if part.partition is not None:
+                part.partition.watch(self)
+                watched.append(part.partition)
+        self._set_timer()
+
+    def _wait_for_memory(self, gathered: list[Gathered]) -> None:
+        self._later()
+        for part in gathered:
+            part.release()
+        self._fetch.memory.wait(self._go_on)
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        waits = self._fetch.replicas.waits
+        self._timer = waits.at(min(self._deadline_s, waits.time() + LOOK_MS / 1000), self._timed_out)
+
+    def _stop_waiting(self) -> None:
+        for partition in self._watched:
+            partition.unwatch(self)
+        self._watched.clear()
+        self._fetch.memory.forget(self._go_on)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def progressed(self, partition: Partition, grown_bytes: int) -> None:
+        self._missing_bytes -= grown_bytes
+        if self._missing_bytes <= 0:
+            self._go_on()
+
+    def changed(self, partition: Partition) -> None:
+        self._is_last = True
+        self._go_on()
+
+    def _timed_out(self) -> None:
+        self._timer = None
+        if self._connection.is_closing:
+            self._stop_waiting()
+        elif self._fetch.replicas.waits.time() < self._deadline_s:
+            self._set_timer()
+        else:
+            self._is_last = True
+            self._go_on()
+
+    def _warmed(self, result: None, error: BaseException | None) -> None:
+        # What failed for the worker fails again here, where it is known which partition it is about.
+        self._warmings = WARMINGS_MAX if error is not None else self._warmings + 1
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Something came that it waited for."""
+        self._stop_waiting()
+        if self._connection.is_closing:
+            return
+        try:
+            response = self.advance()
+            if response is not None:
+                self._fill(response)
+        except Exception:
+            self._failed()
+
+    def _was_read(self, gathered: list[Gathered], cold: ColdRead, error: BaseException | None) -> None:
+        try:
+            if error is not None:
+                raise error
+            for part, why in cold.failed:
+                part.fail(why, self._terms.version)
+            self._fill(self._reply(gathered))
+        except Exception:
+            for part in gathered:
+                part.release()
+            self._failed()
+
+    def _failed(self) -> None:
+        logger.exception("a fetch of %s failed; the connection is closed", self._connection)
+        self._connection.abort()
+
+
+def _may_wait(gathered: list[Gathered]) -> bool:
+    """There is something that may grow, and nothing that the client must be told at once."""
+    return any(part.partition is not None for part in gathered) and not any(part.is_urgent for part in gathered)
+
+
+def _replica_id(body: FetchRequest, version: int) -> int:
+    if version < REPLICA_STATE_VERSION:
+        return body.replica_id
+    return CONSUMER if body.replica_state is None else body.replica_state.replica_id
+
+
+def hint_leaders(response: FetchResponse, image: Image, listener: str) -> None:
+    """Tells clients that asked the wrong broker, or one of another epoch, who leads now (KIP-951)."""
+    endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
+    for topic in response.responses:
+        for data in topic.partitions:
+            state = image.partition(topic.topic_id, data.partition_index) if data.error_code in LEADER_ERRORS else None
+            if state is None:
+                continue
+            data.current_leader = FetchResponse.LeaderIdAndEpoch(
+                leader_id=state.leader, leader_epoch=state.leader_epoch
+            )
+            broker = image.brokers.get(state.leader)
+            endpoint = None if broker is None else broker.endpoint(listener)
+            if broker is not None and endpoint is not None:
+                endpoints[broker.id] = FetchResponse.NodeEndpoint(
+                    node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+    response.node_endpoints = list(endpoints.values())
