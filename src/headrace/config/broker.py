@@ -45,20 +45,22 @@ class StorageConfig(Group):
     log_flush_offset_checkpoint_interval_ms: int = integer(
         default=MINUTE_MS,
         least=0,
-        honoured=False,
         doc="How often the recovery points are written down: after an unclean stop, what lies behind them is verified.",
     )
     log_flush_start_offset_checkpoint_interval_ms: int = integer(
         default=MINUTE_MS,
         least=0,
-        honoured=False,
         doc="How often the start offsets of the logs are written down.",
     )
     log_retention_check_interval_ms: int = long(
         default=5 * MINUTE_MS,
         least=1,
-        honoured=False,
         doc="How often logs are looked through for segments that are past retention.",
+    )
+    replica_high_watermark_checkpoint_interval_ms: int = long(
+        default=5_000,
+        least=1,
+        doc="How often the high watermarks are written down, and with them the recovery points and the start offsets.",
     )
     num_recovery_threads_per_data_dir: int = integer(
         default=2,
@@ -71,14 +73,12 @@ class StorageConfig(Group):
         default=DAY_MS,
         least=1,
         change=Change.CLUSTER,
-        honoured=False,
         doc="How long a partition remembers an idempotent producer that writes nothing. After that, a late retry of "
         "it is not recognised as one.",
     )
     producer_id_expiration_check_interval_ms: int = integer(
         default=10 * MINUTE_MS,
         least=1,
-        honoured=False,
         doc="How often partitions are looked through for producers that have expired.",
     )
 

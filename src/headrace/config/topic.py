@@ -155,7 +155,6 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=1,
         least=1,
         synonyms=("min.insync.replicas",),
-        honoured=False,
         doc="With acks=all, a write needs this many in-sync replicas; with fewer it is refused.",
     )
     preallocate: bool = boolean(

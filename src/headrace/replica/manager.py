@@ -50,6 +50,7 @@ class Replicas:
         "image",
         "node_id",
         "now_ms",
+        "on_deleted",
         "on_offline",
         "waits",
     )
@@ -74,6 +75,8 @@ class Replicas:
         self.cleaner = cleaner
         self.on_offline: Callable[[LogDirectory], None] = lambda directory: None
         """Called when a directory went offline, after all that waited for it has been told."""
+        self.on_deleted: Callable[[int], None] = lambda delay_ms: None
+        """Called when a partition was deleted, with the time in ms until its files may go."""
         self._settings = settings
         self._call_soon = call_soon
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -253,6 +256,8 @@ class Replicas:
             self.directories.delete(partition.topic, index)
         except DiskError as error_of_disk:
             logger.error("%s can't be deleted: %s", partition, error_of_disk)
+        else:
+            self.on_deleted(partition.log.config.file_delete_delay_ms)
         partition.close(error)
 
     # --------------------------------------------------------------------------------------------------------- flushing

@@ -25,6 +25,10 @@ class TopicSettings:
     def of(self, topic: str) -> LogConfig:
         return self._topics.get(topic, self.defaults)
 
+    def flush_ms_min(self) -> int:
+        """The least flush.ms that any topic has."""
+        return min(config.flush_ms for config in (self.defaults, *self._topics.values()))
+
     def changed(self, topic: str, image: Image) -> LogConfig:
         """The image has other settings of a topic, or none any more."""
         texts = image.settings(ResourceType.TOPIC, topic)

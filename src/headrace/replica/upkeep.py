@@ -1,0 +1,129 @@
+"""Looking after the logs: retention, checkpoints, flush.ms, producers that expired, compaction.
+
+Each goes over many logs, so it goes in steps with a turn of the loop in between, and only when it is through does the
+time to the next one begin.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from headrace.config import StorageConfig
+from headrace.config.setting import INT64_MAX
+from headrace.errors import HeadraceError
+from headrace.replica.manager import Replicas
+from headrace.replica.topic_settings import TopicSettings
+from headrace.replica.waits import Waits
+
+logger = logging.getLogger(__name__)
+
+LOGS_A_STEP: Final = 50
+FIRST_AFTER_MS: Final = 30_000
+"""A node that has just started has other things to do, unless it is told to look more often than this."""
+CHECKPOINT_MS_MIN: Final = 100
+FLUSH_CHECK_MS_MIN: Final = 10
+FLUSH_CHECK_MS_MAX: Final = 5000
+
+
+class Upkeep:
+    __slots__ = ("_call_soon", "_config", "_is_removing", "_is_stopped", "_replicas", "_settings", "_waits")
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        settings: TopicSettings,
+        config: StorageConfig,
+        waits: Waits,
+        *,
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._replicas = replicas
+        self._settings = settings
+        self._config = config
+        self._waits = waits
+        self._call_soon = call_soon
+        self._is_removing = False
+        self._is_stopped = False
+        replicas.on_deleted = self._deleted
+
+    def start(self) -> None:
+        config = self._config
+        self._every(config.log_retention_check_interval_ms, self._retain)
+        self._every(config.producer_id_expiration_check_interval_ms, self._expire_producers)
+        self._every(
+            max(
+                CHECKPOINT_MS_MIN,
+                # All of them are written together, in one go of the worker.
+                min(
+                    config.log_flush_offset_checkpoint_interval_ms,
+                    config.log_flush_start_offset_checkpoint_interval_ms,
+                    config.replica_high_watermark_checkpoint_interval_ms,
+                ),
+            ),
+            self._checkpoint,
+        )
+        self._check_flushes()
+        if self._replicas.cleaner is not None:
+            self._replicas.cleaner.poll()
+
+    def stop(self) -> None:
+        """Begins nothing any more; what is under way ends at its next step."""
+        self._is_stopped = True
+
+    # ------------------------------------------------------------------------------------------------------ what is due
+
+    def _retain(self) -> Iterator[None]:
+        yield from self._replicas.directories.look_after()
+
+    def _expire_producers(self) -> Iterator[None]:
+        for directory in self._replicas.directories.online:
+            yield from directory.expire_producers(self._config.producer_id_expiration_ms)
+
+    def _checkpoint(self) -> Iterator[None]:
+        self._replicas.directories.checkpoint()
+        yield
+
+    def _check_flushes(self) -> None:
+        """flush.ms is a topic's, so how often to look follows the topic that asks for the least."""
+        flush_ms = self._settings.flush_ms_min()
+        steps = iter(()) if flush_ms == INT64_MAX else self._replicas.directories.flush_due()
+        pause_ms = min(max(flush_ms // 4, FLUSH_CHECK_MS_MIN), FLUSH_CHECK_MS_MAX)
+        self._run(steps, lambda: self._after(pause_ms, self._check_flushes))
+
+    def _deleted(self, delay_ms: int) -> None:
+        """The files of a deleted partition are removed when file.delete.delay.ms has passed, all together."""
+        if not self._is_removing:
+            self._is_removing = True
+            self._after(delay_ms, self._remove)
+
+    def _remove(self) -> None:
+        self._is_removing = False
+        self._run(self._retain(), lambda: None)
+
+    # ---------------------------------------------------------------------------------------------------- step by step
+
+    def _every(self, interval_ms: int, work: Callable[[], Iterator[None]]) -> None:
+        def begin() -> None:
+            self._run(work(), lambda: self._after(interval_ms, begin))
+
+        self._after(min(interval_ms, FIRST_AFTER_MS), begin)
+
+    def _after(self, pause_ms: int, callback: Callable[[], None]) -> None:
+        if not self._is_stopped:
+            self._waits.after_ms(pause_ms, callback)
+
+    def _run(self, steps: Iterator[None], then: Callable[[], None]) -> None:
+        if self._is_stopped:
+            return
+        try:
+            for _ in range(LOGS_A_STEP):
+                next(steps)
+        except StopIteration:
+            then()
+        except HeadraceError as error:  # a directory that went offline in between: the next time goes around it
+            logger.error("the logs can't be looked after: %s", error)
+            then()
+        else:
+            self._call_soon(lambda: self._run(steps, then))
