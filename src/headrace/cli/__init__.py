@@ -30,6 +30,11 @@ class Command(NamedTuple):
 
 
 COMMANDS: Final[dict[str, Command]] = {
+    "serve": Command(
+        "headrace.cli.serve:main",
+        "Run a node: a whole cluster of one, which any Kafka client can use.",
+        "headrace serve --data orders --listen 127.0.0.1:9092",
+    ),
     "protocol": Command(
         "headrace.cli.protocol:app",
         "Show the shape of any Kafka message, and explain a captured frame field by field.",

@@ -9,6 +9,7 @@ from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
 from headrace.config.cluster import IdentityConfig, TopicsConfig
 from headrace.config.group import Group
 from headrace.config.listeners import ListenerConfig
+from headrace.config.quorum import QuorumConfig
 from headrace.config.setting import Scope, Setting, unknown
 from headrace.config.topic import LogConfig
 
@@ -19,6 +20,7 @@ GROUPS: Final[dict[str, type[Group]]] = {
     "request": RequestConfig,
     "storage": StorageConfig,
     "cleaner": CleanerConfig,
+    "quorum": QuorumConfig,
 }
 """The broker's own settings, by the attribute of NodeConfig that holds them."""
 
@@ -49,6 +51,7 @@ class NodeConfig:
     request: RequestConfig
     storage: StorageConfig
     cleaner: CleanerConfig
+    quorum: QuorumConfig
     log: LogConfig
     """What topics default to."""
 

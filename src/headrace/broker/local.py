@@ -1,0 +1,69 @@
+"""The ports of a node that runs on a real machine."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import secrets
+import socket
+import time
+from typing import Final
+
+from headrace.broker.ports import NodePorts
+from headrace.storage.cleaning_work import CleaningProcesses
+from headrace.storage.local_disk import LocalDisk
+from headrace.storage.workers import WorkerThread
+
+OPEN_FILES_MAX: Final = 100_000
+_SPARE_FILES: Final = 256
+
+
+def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
+    threads: list[WorkerThread] = []
+    processes = CleaningProcesses()
+
+    def workers_of(name: str) -> WorkerThread:
+        thread = WorkerThread(loop.call_soon_threadsafe, name)
+        threads.append(thread)
+        return thread
+
+    def stop() -> None:
+        processes.rest()
+        for thread in threads:
+            thread.stop()
+
+    return NodePorts(
+        disk_of=disk_of,
+        workers_of=workers_of,
+        clean=processes.start,
+        now_ms=now_ms,
+        random_bytes=os.urandom,
+        choose=secrets.randbelow,
+        host_name=socket.gethostname,
+        open_files=_raise_open_files(),
+        rest=processes.rest,
+        stop=stop,
+    )
+
+
+def now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def disk_of(folder: str) -> LocalDisk:
+    return LocalDisk(os.path.abspath(folder))
+
+
+def _raise_open_files() -> int:
+    """As many open files as the system allows; half of them for segments, the rest for connections."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard > OPEN_FILES_MAX:
+        hard = OPEN_FILES_MAX
+    if soft < hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+            soft = hard
+        except (OSError, ValueError):
+            pass
+    return max(64, (soft - _SPARE_FILES) // 2)

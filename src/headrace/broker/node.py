@@ -1,0 +1,310 @@
+"""A node: controller and broker in one process. The only place where the parts meet.
+
+It starts from the bottom up: the folders are claimed, the metadata log is read and a leader found, the logs are opened
+and the partitions hosted, the listeners opened, and the broker registered. It stops from the top down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from headrace.broker.cluster import Cluster
+from headrace.broker.lifecycle import Lifecycle
+from headrace.broker.listeners import Listeners
+from headrace.broker.ports import NodePorts, SteadyClock
+from headrace.broker.produce import Produce
+from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.router import Route, Router, Serves
+from headrace.broker.topic_metadata import TopicMetadata
+from headrace.broker.topics import Topics
+from headrace.config import NodeConfig
+from headrace.errors import HeadraceError
+from headrace.metadata.features import SUPPORTED
+from headrace.metadata.image import Endpoint, ResourceType
+from headrace.metadata.service import Member, MetadataPorts, MetadataService, format_metadata
+from headrace.metadata.topics import TopicDefaults
+from headrace.protocol import messages as m
+from headrace.replica.manager import Replicas
+from headrace.replica.topic_settings import TopicSettings
+from headrace.replica.waits import Waits
+from headrace.storage.cleaner import Cleaner
+from headrace.storage.directories import Directories
+from headrace.storage.disk import Disk, SyncFailed
+from headrace.storage.flusher import Flusher
+from headrace.storage.handles import Handles
+from headrace.storage.identity import MetaProperties, id_text
+from headrace.storage.index import IndexCache
+from headrace.storage.log import LogOptions
+from headrace.storage.log_directory import LogDirectory, Shared
+from headrace.storage.log_directory import Ports as StoragePorts
+from headrace.storage.progress import Progress
+
+logger = logging.getLogger(__name__)
+
+INDEX_BYTES: Final = 16 << 20
+"""The indexes of closed segments that are kept in memory."""
+STOP_GRACE_SECONDS: Final = 1.0
+LEAVE_SECONDS: Final = 5.0
+
+
+class Node:
+    """Start it, and stop it, once. `failed` is done when it can't keep its promises any more and is to stop."""
+
+    __slots__ = (
+        "_config",
+        "_directories",
+        "_flushers",
+        "_lifecycle",
+        "_listeners",
+        "_loop",
+        "_metadata",
+        "_now_ms",
+        "_on_sync_failed",
+        "_ports",
+        "_replicas",
+        "cluster_id",
+        "failed",
+        "id",
+    )
+
+    def __init__(self, config: NodeConfig, ports: NodePorts) -> None:
+        """In the loop that it will run in."""
+        self._config = config
+        self._ports = ports
+        self._loop = asyncio.get_running_loop()
+        self._now_ms = SteadyClock(ports.now_ms)
+        self.id = config.identity.node_id
+        self.cluster_id = ""
+        self.failed: asyncio.Future[HeadraceError] = self._loop.create_future()
+        self._flushers: dict[Disk, Flusher] = {}
+        self._on_sync_failed: dict[Disk, list[Callable[[SyncFailed], None]]] = {}
+        self._directories: Directories | None = None
+        self._metadata: MetadataService | None = None
+        self._replicas: Replicas | None = None
+        self._lifecycle: Lifecycle | None = None
+        self._listeners: Listeners | None = None
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where clients are told to connect, once it has started."""
+        return [] if self._listeners is None else self._listeners.endpoints
+
+    # --- starting -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Returns when clients are served. After a failure, `stop` gives back what was taken."""
+        config, ports = self._config, self._ports
+        disks = [ports.disk_of(folder) for folder in config.storage.log_dirs]
+        self.cluster_id = _cluster_of(disks) or id_text(ports.random_bytes(16))
+        handles, indexes = Handles(ports.open_files), IndexCache(INDEX_BYTES)
+        settings = TopicSettings(config.log)
+        directories = self._directories = Directories.claim(
+            disks,
+            StoragePorts(
+                now_ms=self._now_ms,
+                random_bytes=ports.random_bytes,
+                flusher_of=self._flusher_of,
+                workers_of=lambda disk: ports.workers_of("checkpoints"),
+            ),
+            Shared(handles, indexes, self._log_options(), settings.of),
+            cluster_id=self.cluster_id,
+            node_id=self.id,
+        )
+        metadata = self._metadata = self._open_metadata(directories, handles, indexes)
+        await metadata.start()
+        loader = metadata.loader
+        for kind, name in loader.image.configs:
+            if kind == ResourceType.TOPIC:
+                settings.changed(name, loader.image)
+        directories.load(self._progress())
+        waits = Waits(self._loop.call_at, self._loop.time)
+        replicas = self._replicas = Replicas(
+            self.id,
+            directories,
+            settings,
+            waits,
+            now_ms=self._now_ms,
+            call_soon=self._loop.call_soon,
+            cleaner=self._make_cleaner(directories),
+        )
+        loader.subscribe(replicas.apply)
+        lifecycle = self._lifecycle = Lifecycle(
+            metadata.channel, loader, self.id, config.quorum.broker_heartbeat_interval_ms, self._offline_directories
+        )
+        replicas.on_offline = self._directory_offline
+        listeners = self._listeners = Listeners(
+            config.listener, config.request, self._router(metadata, replicas, lifecycle).handle, ports.host_name
+        )
+        await listeners.start()
+        await lifecycle.start(
+            cluster_id=self.cluster_id,
+            incarnation_id=ports.random_bytes(16),
+            endpoints=listeners.endpoints,
+            features=SUPPORTED,
+            rack=config.identity.broker_rack or None,
+            directories=[directory.id for directory in directories.all],
+            previous_epoch=self._previous_epoch(directories),
+        )
+        logger.info("node %d of cluster %s is ready", self.id, self.cluster_id)
+
+    def _open_metadata(self, directories: Directories, handles: Handles, indexes: IndexCache) -> MetadataService:
+        config, ports = self._config, self._ports
+        folder = config.identity.metadata_log_dir or config.storage.log_dirs[0]
+        root = ports.disk_of(folder).root
+        directory = next((found for found in directories.all if found.root == root), None)
+        if directory is None:
+            raise directories.failed.get(root) or HeadraceError(
+                f"metadata.log.dir is {folder}, and it must be one of log.dirs; add it there."
+            )
+        member = Member(
+            cluster_id=self.cluster_id,
+            node_id=self.id,
+            directory_id=directory.id,
+            incarnation_id=ports.random_bytes(16),
+        )
+        format_metadata(directory.disk, member, self._now_ms())
+        return MetadataService(
+            member,
+            MetadataPorts(
+                disk=directory.disk,
+                flusher=self._flusher_of(directory.disk, lambda failure: None),
+                workers=ports.workers_of("metadata"),
+                handles=handles,
+                indexes=indexes,
+                now_ms=self._now_ms,
+                call_later=self._loop.call_later,
+                random_bytes=ports.random_bytes,
+                choose=ports.choose,
+            ),
+            config=config.quorum,
+            defaults=TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor, config.log),
+            failed=self._fail,
+        )
+
+    def _router(self, metadata: MetadataService, replicas: Replicas, lifecycle: Lifecycle) -> Router:
+        loader, config = metadata.loader, self._config
+        cluster = Cluster(loader, self.cluster_id, dict(SUPPORTED))
+        topics = Topics(metadata.channel, deletes=config.topics.delete_topic_enable)
+        topic_metadata = TopicMetadata(
+            loader, self.cluster_id, topics if config.topics.auto_create_topics_enable else None
+        )
+        producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
+        produce = Produce(replicas)
+        routes = [
+            Route(m.ProduceRequest, produce.handle),
+            Route(m.MetadataRequest, topic_metadata.handle),
+            Route(m.FindCoordinatorRequest, cluster.find_coordinator),
+            Route(m.ApiVersionsRequest, cluster.api_versions),
+            Route(m.CreateTopicsRequest, topics.create),
+            Route(m.DeleteTopicsRequest, topics.delete),
+            Route(m.InitProducerIdRequest, producer_ids.init),
+            Route(m.DescribeClusterRequest, cluster.describe),
+        ]
+        router = Router(routes, Serves.CLIENTS, self._loop, config.request.socket_request_max_elements)
+        cluster.router = router
+        return router
+
+    def _make_cleaner(self, directories: Directories) -> Cleaner | None:
+        config, ports = self._config.cleaner, self._ports
+        if not config.log_cleaner_enable:
+            return None
+        workers = [ports.workers_of(f"cleaner-{number}") for number in range(config.log_cleaner_threads)]
+        return Cleaner(
+            directories.logs,
+            config,
+            ports.clean,
+            workers,
+            now_ms=self._now_ms,
+            call_later=self._loop.call_later,
+            secret=lambda: ports.random_bytes(16),
+            on_rest=ports.rest,
+        )
+
+    def _log_options(self) -> LogOptions:
+        choose = self._ports.choose
+        return LogOptions(
+            jitter_ms=lambda most_ms: choose(most_ms + 1),
+            decompressed_bytes_max=self._config.request.record_batch_max_decompressed_bytes,
+        )
+
+    def _progress(self) -> Progress:
+        def report(progress: Progress) -> None:
+            logger.info(
+                "opened %d of %d logs, and verified %.1f MB of what the last stop left",
+                progress.logs_done,
+                progress.logs_total,
+                progress.verified_bytes / 1e6,
+            )
+
+        return Progress(report, self._loop.time)
+
+    def _flusher_of(self, disk: Disk, on_offline: Callable[[SyncFailed], None]) -> Flusher:
+        """One for each disk, whoever uses it: the metadata and the partitions share their group commits."""
+        told = self._on_sync_failed.setdefault(disk, [])
+        told.append(on_offline)
+        if disk not in self._flushers:
+
+            def went_offline(failure: SyncFailed) -> None:
+                for tell in told:
+                    tell(failure)
+
+            self._flushers[disk] = Flusher(
+                disk,
+                self._ports.workers_of("flusher"),
+                call_soon=self._loop.call_soon,
+                clock=self._loop.time,
+                on_offline=went_offline,
+            )
+        return self._flushers[disk]
+
+    # --- what may happen ----------------------------------------------------------------------------------------------
+
+    def _fail(self, failure: HeadraceError) -> None:
+        if not self.failed.done():
+            logger.error("the node stops: %s", failure)
+            self.failed.set_result(failure)
+
+    def _directory_offline(self, directory: LogDirectory) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.beat_now()
+
+    def _offline_directories(self) -> list[bytes]:
+        assert self._directories is not None
+        return [directory.id for directory in self._directories.all if directory.offline is not None]
+
+    def _previous_epoch(self, directories: Directories) -> int:
+        """Of the last stop, when that was clean in every directory; -1 tells the controller that it was not."""
+        epochs = [directory.clean_broker_epoch for directory in directories.all]
+        clean = [epoch for epoch in epochs if epoch is not None]
+        return max(clean, default=-1) if len(clean) == len(epochs) else -1
+
+    # --- stopping -----------------------------------------------------------------------------------------------------
+
+    async def stop(self) -> None:
+        """Cleanly: what was appended is on the disk, and the next start checks nothing."""
+        if self._lifecycle is not None and not self.failed.done():
+            await self._lifecycle.stop(LEAVE_SECONDS)
+        if self._replicas is not None:
+            self._replicas.stop()
+        if self._listeners is not None:
+            await self._listeners.stop(STOP_GRACE_SECONDS)
+        if self._metadata is not None:
+            self._metadata.stop()
+        if self._directories is not None:
+            if self._lifecycle is not None and self._lifecycle.epoch >= 0:
+                self._directories.close(self._lifecycle.epoch)
+            else:
+                self._directories.abandon()
+        self._ports.stop()
+
+
+def _cluster_of(disks: Sequence[Disk]) -> str | None:
+    """The cluster that the folders belong to; None when all are new."""
+    for disk in disks:
+        found = MetaProperties.read(disk)
+        if found is not None:
+            return found.cluster_id
+    return None

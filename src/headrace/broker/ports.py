@@ -1,0 +1,53 @@
+"""What a node is handed in: everything that a simulation has another one of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from headrace.storage.cleaning_work import StartWork
+from headrace.storage.disk import Disk
+from headrace.storage.workers import Workers
+
+
+def _nothing() -> None:
+    pass
+
+
+@dataclass(slots=True)
+class NodePorts:
+    disk_of: Callable[[str], Disk]
+    """The disk of a folder, made when it is not there."""
+    workers_of: Callable[[str], Workers]
+    """Another thread, by what it is for; its jobs run one after another."""
+    clean: StartWork
+    """Does the work of a compaction."""
+    now_ms: Callable[[], int]
+    """The wall clock. It may go back."""
+    random_bytes: Callable[[int], bytes]
+    choose: Callable[[int], int]
+    """A number below the one it is given, at random."""
+    host_name: Callable[[], str]
+    open_files: int = 1000
+    """How many files of segments may be open at once."""
+    rest: Callable[[], None] = _nothing
+    """The compaction has nothing to do for a while."""
+    stop: Callable[[], None] = _nothing
+    """The node has stopped, and needs none of this any more."""
+
+
+class SteadyClock:
+    """Milliseconds since 1970 that never go back."""
+
+    __slots__ = ("_last_ms", "_now_ms")
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self._last_ms = 0
+
+    def __call__(self) -> int:
+        now_ms = self._now_ms()
+        if now_ms < self._last_ms:
+            return self._last_ms
+        self._last_ms = now_ms
+        return now_ms

@@ -1,0 +1,81 @@
+"""What a node says while it runs: for people on a terminal, one JSON object a line for everything else."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Sequence
+from typing import Final, TextIO
+
+from headrace.errors import HeadraceError
+
+LEVELS: Final = ("debug", "info", "warning", "error")
+_COLOURS: Final = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
+_ROOT: Final = "headrace"
+
+
+def set_up(stream: TextIO, levels: Sequence[str], form: str) -> None:
+    """`levels` are each a level, or a module and its level: `debug`, `net=warning`. `form` is human, json or auto."""
+    is_terminal = stream.isatty()
+    handler = logging.StreamHandler(stream)
+    if form == "json" or (form == "auto" and not is_terminal):
+        handler.setFormatter(JsonFormatter())
+    else:
+        handler.setFormatter(HumanFormatter(coloured=is_terminal))
+    root = logging.getLogger(_ROOT)
+    root.handlers, root.propagate = [handler], False
+    root.setLevel(logging.INFO)
+    asyncio_logger = logging.getLogger("asyncio")
+    asyncio_logger.handlers, asyncio_logger.propagate = [handler], False
+    for text in levels:
+        module, level = parse_level(text)
+        logging.getLogger(f"{_ROOT}.{module}" if module else _ROOT).setLevel(level)
+
+
+def parse_level(text: str) -> tuple[str, int]:
+    """The module, without `headrace.`, and the level. Raises HeadraceError with what is wrong."""
+    module, separator, level = text.rpartition("=")
+    if level.lower() not in LEVELS or (separator and not module):
+        raise HeadraceError(
+            f"'{text}' is no log level. Use one of {', '.join(LEVELS)}, or a module and its level, as in net=debug."
+        )
+    return module.removeprefix(_ROOT).removeprefix("."), logging.getLevelNamesMapping()[level.upper()]
+
+
+class HumanFormatter(logging.Formatter):
+    """`12:03:07.412 warning  net.listener  refusing a connection`"""
+
+    def __init__(self, *, coloured: bool) -> None:
+        super().__init__()
+        self._coloured = coloured
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%H:%M:%S", time.localtime(record.created))
+        level = f"{record.levelname.lower():<7}"
+        if self._coloured:
+            level = f"\033[{_COLOURS.get(record.levelname, '0')}m{level}\033[0m"
+        line = f"{at}.{int(record.msecs):03d} {level} {_module(record):<18} {record.getMessage()}"
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"time":"2026-01-31T12:03:07.412Z","level":"warning","module":"net.listener","message":"..."}`"""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+        entry = {
+            "time": f"{at}.{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "module": _module(record),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry, ensure_ascii=False)
+
+
+def _module(record: logging.LogRecord) -> str:
+    return record.name.removeprefix(f"{_ROOT}.")

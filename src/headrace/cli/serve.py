@@ -1,0 +1,144 @@
+"""`headrace serve`: runs a node until it is told to stop.
+
+It must be ready in a fraction of a second, so it imports neither Typer nor rich.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from headrace.cli import USAGE, logs
+from headrace.config import NodeConfig
+from headrace.config.listeners import host_and_port
+from headrace.errors import Error, HeadraceError, Refused
+
+if TYPE_CHECKING:
+    from headrace.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+_EPILOG: Final = """\
+examples:
+  headrace serve                                    a node on 127.0.0.1:9092, its data in ./headrace-data
+  headrace serve --listen 127.0.0.1:0               on any free port, which is printed
+  headrace serve --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://log.example.net:9092
+  headrace serve --set num.partitions=4 --set log.retention.hours=24 --log-level net=debug
+
+Ctrl-C or SIGTERM stops it cleanly. `headrace config explain NAME` says what a setting does.
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs one node in the foreground; returns when it has stopped."""
+    options = _parser().parse_args(arguments)
+    config = NodeConfig.parse(_settings(options))
+    logs.set_up(sys.stderr, options.log_level, options.log_format)
+    return _run(config)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(f"headrace: {message}. See: {self.prog} --help", file=sys.stderr)
+        raise SystemExit(USAGE)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="headrace serve",
+        description="Run a node: a whole cluster of one, which any Kafka client can use.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--data", metavar="DIR", help="where the data is kept, and made on the first start (default: ./headrace-data)"
+    )
+    parser.add_argument(
+        "--listen", metavar="HOST:PORT", help="where clients connect (default: 127.0.0.1:9092); port 0 is any free port"
+    )
+    parser.add_argument(
+        "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting of the broker; may be repeated"
+    )
+    parser.add_argument(
+        "--log-level",
+        metavar="[MODULE=]LEVEL",
+        action="append",
+        default=[],
+        help="debug, info, warning or error, for all or for one module; may be repeated",
+    )
+    parser.add_argument(
+        "--log-format",
+        choices=("auto", "human", "json"),
+        default="auto",
+        help="auto is for people on a terminal, and JSON otherwise",
+    )
+    return parser
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for given in options.set:
+        name, separator, value = given.partition("=")
+        if not separator or not name:
+            raise HeadraceError(f"'{given}' is no setting; write --set NAME=VALUE, as in --set num.partitions=4.")
+        texts[name.strip()] = value
+    if options.data is not None:
+        texts["log.dirs"] = options.data
+    if options.listen is not None:
+        _, colon, port = options.listen.rpartition(":")
+        if not colon or not port.isdigit():
+            raise HeadraceError(f"'{options.listen}' is no address; write --listen HOST:PORT, as in 127.0.0.1:9092.")
+        texts["listeners"] = f"PLAINTEXT://{options.listen}"
+    return texts
+
+
+def _run(config: NodeConfig) -> int:
+    import uvloop
+
+    from headrace.broker.local import local_ports
+    from headrace.broker.node import Node
+
+    async def serve() -> None:
+        loop = asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stopping.set)
+        node = Node(config, local_ports(loop))
+        starting = loop.create_task(node.start())
+        waiting = loop.create_task(stopping.wait())
+        await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+            await node.stop()
+            return
+        starting.result()
+        _say_ready(node)
+        # What lives now lives to the end: the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 50)
+        node.failed.add_done_callback(lambda failed: stopping.set())
+        await waiting
+        await node.stop()
+        if node.failed.done():
+            raise node.failed.result()
+
+    try:
+        uvloop.run(serve())
+    except Refused as refused:
+        if refused.error is Error.INVALID_CONFIG:
+            raise HeadraceError(f"{refused} `headrace config explain NAME` tells more.") from refused
+        raise
+    return 0
+
+
+def _say_ready(node: Node) -> None:
+    told = ", ".join(host_and_port(endpoint.host, endpoint.port) for endpoint in node.endpoints)
+    print(f"headrace is ready on {told} (node {node.id}, cluster {node.cluster_id})", flush=True)
