@@ -113,7 +113,7 @@ class Node:
             cluster_id=self.cluster_id,
             node_id=self.id,
         )
-        metadata = self._metadata = self._open_metadata(directories, handles, indexes)
+        metadata = self._metadata = self._open_metadata(self._metadata_directory(disks, directories), handles, indexes)
         await metadata.start()
         loader = metadata.loader
         for kind, name in loader.image.configs:
@@ -150,15 +150,18 @@ class Node:
         )
         logger.info("node %d of cluster %s is ready", self.id, self.cluster_id)
 
-    def _open_metadata(self, directories: Directories, handles: Handles, indexes: IndexCache) -> MetadataService:
-        config, ports = self._config, self._ports
-        folder = config.identity.metadata_log_dir or config.storage.log_dirs[0]
-        root = ports.disk_of(folder).root
-        directory = next((found for found in directories.all if found.root == root), None)
+    def _metadata_directory(self, disks: Sequence[Disk], directories: Directories) -> LogDirectory:
+        folders, folder = self._config.storage.log_dirs, self._config.identity.metadata_log_dir
+        if folder and folder not in folders:
+            raise HeadraceError(f"metadata.log.dir is {folder}, and it must be one of log.dirs; add it there.")
+        disk = disks[folders.index(folder) if folder else 0]
+        directory = next((found for found in directories.all if found.disk is disk), None)
         if directory is None:
-            raise directories.failed.get(root) or HeadraceError(
-                f"metadata.log.dir is {folder}, and it must be one of log.dirs; add it there."
-            )
+            raise directories.failed[disk.root]
+        return directory
+
+    def _open_metadata(self, directory: LogDirectory, handles: Handles, indexes: IndexCache) -> MetadataService:
+        config, ports = self._config, self._ports
         member = Member(
             cluster_id=self.cluster_id,
             node_id=self.id,
