@@ -336,12 +336,12 @@ def test_one_entry_out_of_order_is_found_wherever_it_is(
     at = chance.randrange(1, count)
     assert OffsetIndex.take(packed(">ii", offsets, offsets), 0)[1] is None
     assert TimeIndex.take(packed(">qi", times, offsets), 0)[1] is None
-    stays = offsets[:at] + [offsets[at - 1]] + offsets[at + 1 :]
+    stays = [*offsets[:at], offsets[at - 1], *offsets[at + 1 :]]
     assert TimeIndex.take(packed(">qi", times, stays), 0)[1] is None
     # The same again, one less, or negative.
     wrong = [-1 - harm, offsets[at - 1], offsets[at - 1] - 1][harm]
-    spoilt = offsets[:at] + [wrong] + offsets[at + 1 :]
-    wrong_times = times[:at] + [[-1 - times[at], times[at - 1], times[at - 1] - 1][harm]] + times[at + 1 :]
+    spoilt = [*offsets[:at], wrong, *offsets[at + 1 :]]
+    wrong_times = [*times[:at], [-1 - times[at], times[at - 1], times[at - 1] - 1][harm], *times[at + 1 :]]
     assert OffsetIndex.take(packed(">ii", spoilt, offsets), 0)[1] is not None
     assert OffsetIndex.take(packed(">ii", offsets, spoilt), 0)[1] is not None
     assert TimeIndex.take(packed(">qi", wrong_times, offsets), 0)[1] is not None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.storage import lookup
 from headrace.storage.log import Log
 from headrace.storage.recovery import Saved
 from headrace.storage.scan import LogDamaged
@@ -90,6 +92,78 @@ def test_hazard_8_a_flipped_bit_with_sound_batches_behind_it_is_never_cut(where:
         # damage that could be seen. Nothing was cut all the same.
         assert again.log_end_offset == len(values)
         assert len(platter(log).node(path).cached) == size
+
+
+@pytest.mark.parametrize("bit", [8, 17, 25, 30])
+@pytest.mark.parametrize("zeros", [0, 5000], ids=["", "preallocated"])
+def test_hazard_8_a_last_batch_with_a_flipped_bit_in_its_base_offset_is_cut(
+    bit: int, zeros: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The base offset is not under the CRC32C: the log would end far behind its end, and its next offsets be wrong."""
+    log = filled()
+    values = values_in(log)
+    path = active_path(log)
+    flip_base_offset(log, bit)
+    platter(log).node(path).cached.extend(bytes(zeros))
+    log = reopened(log, clean=False, recovery_point=0)
+    assert log.log_end_offset == len(values) - 1
+    assert values_in(log) == values[:-1]
+    assert f"/disk/{path} is cut at byte" in caplog.text
+    assert "one bit of the first is wrong" in caplog.text
+
+
+def test_hazard_8_a_durable_last_batch_with_a_flipped_bit_in_its_base_offset_is_damage() -> None:
+    log = filled()
+    flip_base_offset(log, 20)
+    with pytest.raises(LogDamaged, match="one bit of the first is wrong.*give up everything from offset 11 on"):
+        reopened(log, clean=False, recovery_point=12)
+
+
+@pytest.mark.parametrize("first", ["batch", "segment"])
+@pytest.mark.parametrize("gap", [1, 4, 5, 1 << 20])
+def test_a_hole_that_a_leader_has_is_no_damage_to_a_follower_of_it(gap: int, first: str) -> None:
+    """A topic that was compacted once has holes, also where it is replicated anew, and is not compacted any more."""
+    log = new_log()
+    for offset in [0, 1, 2 + gap, 3 + gap, 4 + gap]:
+        content = batch(b"%d" % offset + b"v" * (1000 if first == "segment" else 10), base_offset=offset)
+        log.append_as_follower(memoryview(content), 0, START_MS)
+    values = values_in(log)
+    assert values_in(reopened(log, clean=False, recovery_point=0)) == values
+
+
+def test_a_hole_before_the_last_batch_of_a_compacted_topic_is_no_damage() -> None:
+    log = new_log(SMALL.replace(cleanup_policy=("compact",)))
+    for offset in (0, 1, 10):
+        log.append_as_follower(memoryview(batch(b"%d" % offset, base_offset=offset)), 0, START_MS)
+    assert reopened(log, clean=False, recovery_point=0).log_end_offset == 11
+
+
+def flip_base_offset(log: Log, bit: int) -> None:
+    """Of the last batch."""
+    segment = log.segments.active
+    found = lookup.locate(segment, log.log_end_offset - 1)
+    assert found is not None
+    platter(log).flip_bit(segment.path(), found.position + 7 - bit // 8, bit % 8)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_hazard_8_the_advice_for_damage_in_the_middle_says_what_is_given_up(
+    durable: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = filled(30)
+    values = values_in(log)
+    second, third = log.segments[1], log.segments[2]
+    platter(log).flip_bit(second.path(), second.size_bytes - 10)
+    recovery_point = 30 if durable else 0
+    saved: dict[str, Any] = {"clean": False, "recovery_point": recovery_point, "suspect_offset": 0}
+    lost = third.base_offset - 1
+    given_up = rf"offsets {lost} to {lost}, which readers" if durable else rf"everything from offset {lost} on"
+    with pytest.raises(LogDamaged, match=f"else give up {given_up}.* by `truncate -s") as damaged:
+        reopened(log, **saved)
+    del platter(log).node(second.path()).cached[damaged.value.position :]
+    log = reopened(log, **saved)
+    assert values_in(log) == ([*values[:lost], *values[lost + 1 :]] if durable else values[:lost])
+    assert (f"offsets {lost} to {lost} are not there, and readers pass over them" in caplog.text) == durable
 
 
 def test_hazard_8_damage_below_the_recovery_point_is_no_tail_even_at_the_end() -> None:

@@ -246,8 +246,8 @@ class _Recovery:
         while True:
             if self.rebuilt or len(producers):
                 self.snapshots.write(producers)
-            scan = self._scan(segment, producers)
             follower = self.segments[number + 1] if number + 1 < len(self.segments) else None
+            scan = self._scan(segment, producers, follower)
             producers.end_offset = scan.next_offset
             if self._ends_here(scan, segment, follower):
                 break
@@ -269,7 +269,7 @@ class _Recovery:
             )
         return producers
 
-    def _scan(self, segment: Segment, producers: ProducerState) -> SegmentScan:
+    def _scan(self, segment: Segment, producers: ProducerState, follower: Segment | None) -> SegmentScan:
         """Takes the sound batches of a segment in."""
         segment.reset()
         if self.saved.lost_sync:
@@ -277,6 +277,8 @@ class _Recovery:
             segment.file.forget_cached()
             segment.size_bytes = segment.file.size()
         scan = SegmentScan(segment.file, segment.size_bytes, segment.base_offset)
+        scan.has_holes = self._may_have_holes
+        scan.end_offset = None if follower is None else follower.base_offset
         interval = self.config.index_interval_bytes
         epochs, index, apply = self.epochs, segment.index, producers.apply
         for batch in scan.batches(self.advanced):
@@ -288,6 +290,10 @@ class _Recovery:
                 if completed is not None and (aborted := aborted_by(completed)) is not None:
                     segment.add_aborted(aborted)
         return scan
+
+    @property
+    def _may_have_holes(self) -> bool:
+        return self.config.compact or self.saved.clean_offset > 0
 
     def _ends_here(self, scan: SegmentScan, segment: Segment, follower: Segment | None) -> bool:
         """Cuts what a crash left, and says whether the log ends with this segment."""
@@ -327,7 +333,7 @@ class _Recovery:
                 follower.full_path(),
             )
             return True
-        if scan.next_offset < follower.base_offset and not (self.config.compact or self.saved.clean_offset):
+        if scan.next_offset < follower.base_offset and not self._may_have_holes:
             logger.warning(
                 "%s ends at offset %d and %s begins later: offsets %d to %d are not there, and readers pass over them",
                 segment.full_path(),

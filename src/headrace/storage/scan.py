@@ -58,7 +58,17 @@ class Damage(NamedTuple):
 class SegmentScan:
     """One walk over one file. `position` and `next_offset` say how far it came, `problem` why it went no further."""
 
-    __slots__ = ("_file", "_is_misplaced", "base_offset", "next_offset", "position", "problem", "size_bytes")
+    __slots__ = (
+        "_file",
+        "_is_misplaced",
+        "base_offset",
+        "end_offset",
+        "has_holes",
+        "next_offset",
+        "position",
+        "problem",
+        "size_bytes",
+    )
 
     def __init__(self, file: File, size_bytes: int, base_offset: int, position: int = 0) -> None:
         self._file = file
@@ -68,6 +78,10 @@ class SegmentScan:
         self.next_offset = base_offset
         self.problem: str | None = None
         self._is_misplaced = False
+        self.has_holes = True
+        """Offsets may jump, as where compaction has been; set by the first jump that is sure, too."""
+        self.end_offset: int | None = None
+        """Where the next segment begins, if there is one."""
 
     def batches(self, advanced: Callable[[int], None] | None = None, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Batch]:
         """The sound batches in order; `position` is where the current one begins, its buffer is valid until the next.
@@ -100,6 +114,14 @@ class SegmentScan:
                         self.problem = f"they have offsets {base_offset} to {last_offset}, and {next_offset} is next"
                         self._is_misplaced = True
                         return
+                    if base_offset != next_offset and not self.has_holes:
+                        if self._is_bit_wrong(base_offset, next_offset, last_offset, self.position + wanted):
+                            self.problem = (
+                                f"they have offsets {base_offset} to {last_offset}, where {next_offset} is next: "
+                                "one bit of the first is wrong"
+                            )
+                            return
+                        self.has_holes = True
                     yield batch
                     next_offset = self.next_offset = last_offset + 1
                     self.position += wanted
@@ -122,6 +144,21 @@ class SegmentScan:
             if not found:
                 self.problem = f"the file ends at byte {self.position + left} already"
                 return
+
+    def _is_bit_wrong(self, base_offset: int, next_offset: int, last_offset: int, end: int) -> bool:
+        """Of a jump: it is what one flipped bit makes of the right offset, and nothing behind it goes on from there.
+
+        The base offset is not under the CRC32C. A jump by a power of two in a log without holes, which neither the next
+        batch nor the next segment confirms, is one in the last batch, or in one whose followers are elsewhere.
+        """
+        flipped = base_offset ^ next_offset
+        if flipped & (flipped - 1) or last_offset + 1 == self.end_offset:
+            return False
+        try:
+            follower = Batch(memoryview(self._file.read(end, HEADER_SIZE_BYTES)))
+        except ProtocolError:
+            return True
+        return follower.base_offset != last_offset + 1
 
     def damage(self) -> Damage | None:
         """What lies behind the last sound batch; None when that is nothing, or only the zeros of a preallocation."""
