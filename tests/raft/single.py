@@ -72,6 +72,9 @@ class Timers:
         self._timers.append(timer)
         return timer
 
+    def has_due(self) -> bool:
+        return any(timer.due_ms <= self.now_ms and not timer.is_cancelled for timer in self._timers)
+
     def advance(self, ms: int) -> None:
         self.now_ms += ms
         due = [timer for timer in self._timers if timer.due_ms <= self.now_ms]

@@ -4,6 +4,7 @@ from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
 from headrace.config.cluster import IdentityConfig, TopicsConfig
 from headrace.config.listeners import ListenerConfig
 from headrace.config.node import TOPIC, NodeConfig, broker_settings, settings_named
+from headrace.config.quorum import QuorumConfig
 from headrace.config.setting import Change, Kind, Scope, Setting
 from headrace.config.topic import CompressionType, LogConfig, TimestampType
 
@@ -17,6 +18,7 @@ __all__ = [
     "ListenerConfig",
     "LogConfig",
     "NodeConfig",
+    "QuorumConfig",
     "RequestConfig",
     "Scope",
     "Setting",

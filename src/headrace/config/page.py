@@ -9,6 +9,7 @@ from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
 from headrace.config.cluster import IdentityConfig, TopicsConfig
 from headrace.config.group import Group
 from headrace.config.listeners import ListenerConfig
+from headrace.config.quorum import QuorumConfig
 from headrace.config.setting import INT64_MAX, Kind, Setting
 from headrace.config.topic import LogConfig
 
@@ -20,6 +21,7 @@ SECTIONS: Final[tuple[tuple[str, type[Group]], ...]] = (
     ("Requests", RequestConfig),
     ("Storage", StorageConfig),
     ("Compaction", CleanerConfig),
+    ("The metadata quorum", QuorumConfig),
 )
 
 _OPENING: Final = """\

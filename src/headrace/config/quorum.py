@@ -39,7 +39,6 @@ class QuorumConfig(Group):
     broker_heartbeat_interval_ms: int = integer(
         default=2000,
         least=1,
-        honoured=False,
         doc="How often a broker tells the controller that it is alive.",
     )
     broker_session_timeout_ms: int = integer(

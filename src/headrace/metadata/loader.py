@@ -24,6 +24,11 @@ class Loader:
         self._subscribers: list[Subscriber] = []
         self._transaction: list[Message] | None = None
 
+    @property
+    def is_in_transaction(self) -> bool:
+        """Records wait for the end of a metadata transaction: the image is behind its offset."""
+        return self._transaction is not None
+
     def subscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.append(subscriber)
         if self.image.offset >= 0:

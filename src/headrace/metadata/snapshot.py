@@ -18,9 +18,9 @@ def records_of(image: Image) -> Iterator[Versioned]:
     for name, level in image.features.items():
         yield m.FeatureLevelRecord(name=name, feature_level=level), 0
     for controller in image.controllers.values():
-        yield _controller(controller), 0
+        yield controller_record(controller), 0
     for broker in image.brokers.values():
-        yield _broker(broker), 3
+        yield broker_record(broker), 3
     for topic in image.topics.values():
         yield from _topic(topic)
     for (kind, name), settings in image.configs.items():
@@ -65,7 +65,7 @@ def _topic(topic: Topic) -> Iterator[Versioned]:
         yield partition_record(topic.id, index, partition)
 
 
-def _broker(broker: Broker) -> m.RegisterBrokerRecord:
+def broker_record(broker: Broker) -> m.RegisterBrokerRecord:
     record = m.RegisterBrokerRecord
     return record(
         broker_id=broker.id,
@@ -86,7 +86,7 @@ def _broker(broker: Broker) -> m.RegisterBrokerRecord:
     )
 
 
-def _controller(controller: ControllerNode) -> m.RegisterControllerRecord:
+def controller_record(controller: ControllerNode) -> m.RegisterControllerRecord:
     record = m.RegisterControllerRecord
     return record(
         controller_id=controller.id,

@@ -91,6 +91,8 @@ class ReplicatedLog(Protocol):
 
     def sweep(self, now_ms: int) -> int: ...
 
+    def close(self) -> None: ...
+
 
 def is_formatted(disk: Disk) -> bool:
     return disk.exists(f"{FOLDER}/{checkpoint_name(BOOTSTRAP)}") or any(
