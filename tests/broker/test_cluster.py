@@ -1,0 +1,150 @@
+"""What a client asks before anything else: ApiVersions, DescribeCluster, FindCoordinator, InitProducerId."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.errors import Error
+from headrace.net.peer import Disconnected, Peer
+from headrace.protocol import messages as m
+from headrace.protocol.apis import find_api
+from headrace.protocol.frame import read_response
+from headrace.testing.disk import FaultyDisk
+from tests.broker.nodes import ask, connected, run, running
+
+PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
+
+
+def api_versions(name: str = "a-client", version: str = "1.0") -> m.ApiVersionsRequest:
+    return m.ApiVersionsRequest(client_software_name=name, client_software_version=version)
+
+
+def test_api_versions_tells_the_table() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            for version in range(5):
+                response = await ask(peer, api_versions(), version)
+                assert not response.error_code
+                served = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
+                assert served[API_VERSIONS] == (0, 4)
+                assert served[PRODUCE] == (0, 13)  # from 0, for the sake of old clients (KAFKA-18659)
+                assert served[FETCH] == (4, 18)
+                assert 11 not in served  # JoinGroup: what is not served is not there
+                if version >= 3:
+                    (feature,) = response.finalized_features
+                    assert feature.name == "metadata.version"
+                    assert feature.max_version_level == feature.min_version_level > 20
+                    assert response.finalized_features_epoch > 0
+                    assert [feature.name for feature in response.supported_features] == ["metadata.version"]
+
+    run(check())
+
+
+def test_an_api_versions_of_the_future_is_answered_in_version_0() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            response = await raw(peer, API_VERSIONS, 9)
+            assert response.error_code == Error.UNSUPPORTED_VERSION
+            (key,) = response.api_keys
+            assert (key.api_key, key.min_version, key.max_version) == (API_VERSIONS, 0, 4)
+
+    run(check())
+
+
+async def raw(peer: Peer, key: int, version: int) -> m.ApiVersionsResponse:
+    """Sends a header alone, and reads an answer of version 0."""
+    import asyncio
+
+    reader, writer = await asyncio.open_connection(peer.host, peer.port)
+    writer.write(
+        bytes.fromhex("0000000a") + key.to_bytes(2, "big") + version.to_bytes(2, "big") + bytes(4) + b"\xff\xff"
+    )
+    size = int.from_bytes(await reader.readexactly(4), "big")
+    frame = await reader.readexactly(size)
+    writer.close()
+    api = find_api(API_VERSIONS)
+    assert api is not None
+    _, response = read_response(api, 0, frame)
+    assert isinstance(response, m.ApiVersionsResponse)
+    return response
+
+
+@pytest.mark.parametrize(("name", "version"), [("", "1"), ("a b", "1"), ("-a", "1"), ("a", "")])
+def test_software_is_called_by_letters_and_digits(name: str, version: str) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            assert (await ask(peer, api_versions(name, version), 3)).error_code == Error.INVALID_REQUEST
+            assert not (await ask(peer, api_versions(), 3)).error_code
+
+    run(check())
+
+
+def test_what_is_not_served_ends_the_connection() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            with pytest.raises(Disconnected):
+                await ask(peer, m.HeartbeatRequest(), 4)
+
+    run(check())
+
+
+def test_describe_cluster() -> None:
+    async def check() -> None:
+        async with running(node_id="7", broker_rack="r1") as node, connected(node) as peer:
+            response = await ask(peer, m.DescribeClusterRequest(include_cluster_authorized_operations=True), 2)
+            (broker,) = response.brokers
+            assert (broker.broker_id, broker.host, broker.rack, broker.is_fenced) == (7, "127.0.0.1", "r1", False)
+            assert broker.port == node.endpoints[0].port
+            assert response.cluster_id == node.cluster_id
+            assert response.controller_id == 7
+            assert response.cluster_authorized_operations == 0b1111110100000
+            response = await ask(peer, m.DescribeClusterRequest(endpoint_type=2), 1)
+            assert response.error_code == Error.MISMATCHED_ENDPOINT_TYPE
+
+    run(check())
+
+
+def test_there_is_no_coordinator_yet() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            response = await ask(peer, m.FindCoordinatorRequest(key="a"), 3)
+            assert response.error_code == Error.COORDINATOR_NOT_AVAILABLE
+            response = await ask(peer, m.FindCoordinatorRequest(coordinator_keys=["a", "b"]), 6)
+            assert [found.key for found in response.coordinators] == ["a", "b"]
+            assert {found.error_code for found in response.coordinators} == {Error.COORDINATOR_NOT_AVAILABLE}
+
+    run(check())
+
+
+def test_hazard_7_no_producer_id_is_handed_out_twice_over_blocks_and_restarts() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        seen: list[int] = []
+        for _ in range(3):
+            async with running(disk) as node, connected(node) as peer:
+                for _ in range(1200):
+                    response = await ask(peer, m.InitProducerIdRequest(transactional_id=None), 5)
+                    assert not response.error_code
+                    assert response.producer_epoch == 0
+                    seen.append(response.producer_id)
+            disk = disk.restart()
+        assert len(set(seen)) == len(seen)
+
+    run(check())
+
+
+def test_listeners_answer_with_their_own_endpoints() -> None:
+    async def check() -> None:
+        async with running(
+            listeners="INSIDE://127.0.0.1:0,OUTSIDE://0.0.0.0:0",
+            listener_security_protocol_map="INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT",
+        ) as node:
+            for number, host in enumerate(("127.0.0.1", "a-machine")):
+                async with connected(node, number) as peer:
+                    response = await ask(peer, m.MetadataRequest(topics=None), 12)
+                    (broker,) = response.brokers
+                    assert (broker.host, broker.port) == (host, node.endpoints[number].port)
+                    response = await ask(peer, m.DescribeClusterRequest(), 1)
+                    assert [broker.host for broker in response.brokers] == [host]
+
+    run(check())
