@@ -1,0 +1,33 @@
+"""Our own asyncio client: routing, an idempotent producer, a consumer by assignment, admin. For any Kafka.
+
+async with Client("127.0.0.1:9092") as client:
+    print(await client.producer().send("greetings", b"hello"))
+"""
+
+from headrace.client.admin import ClusterInfo, NewTopic
+from headrace.client.client import Client
+from headrace.client.consumer import Consumer
+from headrace.client.errors import BufferFull, LogTruncated, NoOffset, NotSent, Uncertain, Unreachable
+from headrace.client.fetched import ConsumedRecord
+from headrace.client.lane import Produced
+from headrace.client.metadata import Node, PartitionInfo, TopicInfo
+from headrace.client.producer import Producer
+
+__all__ = [
+    "BufferFull",
+    "Client",
+    "ClusterInfo",
+    "ConsumedRecord",
+    "Consumer",
+    "LogTruncated",
+    "NewTopic",
+    "NoOffset",
+    "Node",
+    "NotSent",
+    "PartitionInfo",
+    "Produced",
+    "Producer",
+    "TopicInfo",
+    "Uncertain",
+    "Unreachable",
+]

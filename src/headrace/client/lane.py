@@ -1,6 +1,6 @@
 """The batches of one partition on their way: their order, their sequences, and what may be sent now. No I/O.
 
-With idempotence every batch gets its sequence when it is first sent, and keeps sequence and bytes when it is sent again.
+With idempotence every batch gets its sequence when it is first sent, and keeps sequence and bytes for every other try.
 A batch that is sent again goes alone, so that nothing overtakes it. When a sequence is lost for good, the lane waits
 until nothing is on the wire and begins at 0 in a new epoch (KIP-360).
 """
@@ -41,9 +41,20 @@ class Outgoing:
     """A batch of records, from its first record to its acknowledgement."""
 
     __slots__ = (
-        "attempts", "deadline", "due", "futures", "identity", "is_doubtful", "is_done", "last_error", "order", "records",
-        "sequence", "size_bytes", "wire",
-    )  # fmt: skip
+        "attempts",
+        "deadline",
+        "due",
+        "futures",
+        "identity",
+        "is_done",
+        "is_doubtful",
+        "last_error",
+        "order",
+        "records",
+        "sequence",
+        "size_bytes",
+        "wire",
+    )
 
     def __init__(self, order: tuple[int, ...], due: float, deadline: float) -> None:
         self.order = order
@@ -106,9 +117,18 @@ class Outgoing:
 
 class Lane:
     __slots__ = (
-        "_next_order", "acknowledged_sequence", "flying", "identity", "index", "is_unresolved", "next_sequence", "queue",
-        "retry_at", "topic", "wants_reset",
-    )  # fmt: skip
+        "_next_order",
+        "acknowledged_sequence",
+        "flying",
+        "identity",
+        "index",
+        "is_unresolved",
+        "next_sequence",
+        "queue",
+        "retry_at",
+        "topic",
+        "wants_reset",
+    )
 
     def __init__(self, topic: str, index: int) -> None:
         self.topic = topic

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: by the hash of its key as Java's client does it, or sticky for records without one."""
+"""Which partition a record goes to: by the hash of its key as in Java's client, or sticky for records without one."""
 
 import random
 from collections.abc import Callable

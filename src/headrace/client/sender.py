@@ -18,7 +18,6 @@ from headrace.client.lane import Identity, Lane, Outgoing
 from headrace.client.link import Link
 from headrace.client.metadata import NO_TOPIC_ID
 from headrace.errors import Error, HeadraceError, Refused
-from headrace.net.peer import Peer
 from headrace.protocol.batch import NO_SEQUENCE
 from headrace.protocol.compression import Compression
 from headrace.protocol.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
@@ -49,9 +48,22 @@ class Sending:
 
 class Sender:
     __slots__ = (
-        "_busy", "_cluster", "_done", "_getting_identity", "_in_flight", "_is_pump_due", "_loop", "_opening", "_sending",
-        "_tasks", "_timer", "hurried", "identity", "is_closed", "lanes",
-    )  # fmt: skip
+        "_busy",
+        "_cluster",
+        "_done",
+        "_getting_identity",
+        "_in_flight",
+        "_is_pump_due",
+        "_loop",
+        "_opening",
+        "_sending",
+        "_tasks",
+        "_timer",
+        "hurried",
+        "identity",
+        "is_closed",
+        "lanes",
+    )
 
     def __init__(self, cluster: Cluster, sending: Sending, done: Callable[[Outgoing], None]) -> None:
         self.lanes: dict[tuple[str, int], Lane] = {}
@@ -150,7 +162,7 @@ class Sender:
         while batches and self._in_flight.get(link, 0) < REQUESTS_IN_FLIGHT_MAX:
             assert link.peer is not None
             if not link.peer.is_writable:
-                self._spawn(self._wait_for_drain(link.peer))
+                self._open(link)
                 return
             taken, size_bytes = 0, 0
             for _, batch in batches:
@@ -159,6 +171,7 @@ class Sender:
                 taken, size_bytes = taken + 1, size_bytes + batch.size_bytes
             self._send_request(link, batches[:taken])
             batches = batches[taken:]
+            self.pump_soon()  # the same lanes may have more
 
     def _send_request(self, link: Link, batches: list[tuple[Lane, Outgoing]]) -> None:
         assert link.peer is not None
@@ -192,7 +205,6 @@ class Sender:
             link.peer.send_without_reply(request, version)
             for lane, batch in batches:
                 self._succeed(lane, batch, -1, -1)
-            self.pump_soon()
             return
         self._in_flight[link] = self._in_flight.get(link, 0) + 1
         peer, timeout_s = link.peer, self._cluster.settings.request_timeout_s
@@ -208,14 +220,13 @@ class Sender:
     async def _wait_for_link(self, link: Link) -> None:
         try:
             await link.ready()
+            if link.peer is not None:
+                await link.peer.drain()
         except HeadraceError as error:
             _log.info("no connection to a leader: %s", error)
             self._cluster.refresh_soon()  # somebody else may lead by now
         finally:
             del self._opening[link]
-
-    async def _wait_for_drain(self, peer: Peer) -> None:
-        await peer.drain()
 
     def _spawn(self, coroutine: Any) -> None:
         task = self._loop.create_task(coroutine)
@@ -292,7 +303,7 @@ class Sender:
             if not self._cluster.metadata.learn(lane.topic, lane.index, answer.current_leader, endpoints):
                 self._cluster.refresh_soon()
             self._retry(lane, batch)
-        elif error is Error.MESSAGE_TOO_LARGE and len(batch.records) > 1 and not batch.is_done:
+        elif error is Error.MESSAGE_TOO_LARGE and len(batch.records) > 1 and not (batch.is_done or batch.is_doubtful):
             self._lost_sequence(lane, batch)
             lane.put_back(*batch.split())
         else:

@@ -1,0 +1,72 @@
+"""The facade: one client for a cluster, and what it makes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+from headrace.client.admin import Admin
+from headrace.client.cluster import Cluster
+from headrace.client.consumer import Consumer
+from headrace.client.producer import Producer
+from headrace.client.settings import Settings
+
+__all__ = ["Client"]
+
+
+def _wall_clock_ms() -> int:
+    return int(time.time() * 1000)
+
+
+class Client:
+    """A client of any cluster that speaks the Kafka protocol.
+
+        async with Client("127.0.0.1:9092") as client:
+            await client.admin.create_topics(["greetings"])
+            print(await client.producer().send("greetings", b"hello"))
+
+    `settings` are the fields of `Settings`, such as client_id and request_timeout_s. A simulation hands in its own
+    source of randomness and its own clock. Producers and consumers are closed with the client.
+    """
+
+    __slots__ = ("_chance", "_cluster", "_made", "_now_ms", "admin")
+
+    def __init__(
+        self,
+        bootstrap: str | Sequence[str],
+        *,
+        chance: random.Random | None = None,
+        now_ms: Callable[[], int] = _wall_clock_ms,
+        **settings: Any,
+    ) -> None:
+        self._chance = random.Random() if chance is None else chance
+        self._now_ms = now_ms
+        self._cluster = Cluster(bootstrap, Settings(**settings), self._chance)
+        self._made: list[Producer | Consumer] = []
+        self.admin = Admin(self._cluster)
+
+    def producer(self, **settings: Any) -> Producer:
+        """A producer; its settings are the keywords of `Producer`, such as acks, linger_ms and compression."""
+        producer = Producer(self._cluster, self._chance, self._now_ms, **settings)
+        self._made.append(producer)
+        return producer
+
+    def consumer(self, **settings: Any) -> Consumer:
+        """A consumer by assignment; its settings are the keywords of `Consumer`, such as auto_offset_reset."""
+        consumer = Consumer(self._cluster, **settings)
+        self._made.append(consumer)
+        return consumer
+
+    async def close(self) -> None:
+        made, self._made = self._made, []
+        for one in made:
+            await one.close()
+        await self._cluster.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
