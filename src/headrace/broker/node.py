@@ -12,8 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from headrace.broker.cluster import Cluster
+from headrace.broker.fetch import Fetch
+from headrace.broker.fetch_memory import ReplyMemory
+from headrace.broker.fetch_session import Sessions
 from headrace.broker.lifecycle import Lifecycle
 from headrace.broker.listeners import Listeners
+from headrace.broker.offsets import Offsets
 from headrace.broker.ports import NodePorts, SteadyClock
 from headrace.broker.produce import Produce
 from headrace.broker.producer_ids import ProducerIds
@@ -29,6 +33,7 @@ from headrace.metadata.topics import TopicDefaults
 from headrace.protocol import messages as m
 from headrace.replica.manager import Replicas
 from headrace.replica.topic_settings import TopicSettings
+from headrace.replica.upkeep import Upkeep
 from headrace.replica.waits import Waits
 from headrace.storage.cleaner import Cleaner
 from headrace.storage.directories import Directories
@@ -65,6 +70,7 @@ class Node:
         "_on_sync_failed",
         "_ports",
         "_replicas",
+        "_upkeep",
         "cluster_id",
         "failed",
         "id",
@@ -84,6 +90,7 @@ class Node:
         self._directories: Directories | None = None
         self._metadata: MetadataService | None = None
         self._replicas: Replicas | None = None
+        self._upkeep: Upkeep | None = None
         self._lifecycle: Lifecycle | None = None
         self._listeners: Listeners | None = None
 
@@ -148,6 +155,8 @@ class Node:
             directories=[directory.id for directory in directories.all],
             previous_epoch=self._previous_epoch(directories),
         )
+        upkeep = self._upkeep = Upkeep(replicas, settings, config.storage, waits, call_soon=self._loop.call_soon)
+        upkeep.start()
         logger.info("node %d of cluster %s is ready", self.id, self.cluster_id)
 
     def _metadata_directory(self, disks: Sequence[Disk], directories: Directories) -> LogDirectory:
@@ -196,14 +205,30 @@ class Node:
         )
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
         produce = Produce(replicas)
+        workers = self._ports.workers_of("reads")
+        fetch = Fetch(
+            replicas,
+            Sessions(
+                self._ports.random_bytes,
+                capacity=config.fetch.max_incremental_fetch_session_cache_slots,
+                eviction_ms=config.fetch.min_incremental_fetch_session_eviction_ms,
+            ),
+            ReplyMemory(config.fetch.fetch_replies_max_bytes, self._loop.call_soon),
+            workers,
+            fetch_max_bytes=config.fetch.fetch_max_bytes,
+        )
+        offsets = Offsets(replicas, workers)
         routes = [
             Route(m.ProduceRequest, produce.handle),
+            Route(m.FetchRequest, fetch.handle),
+            Route(m.ListOffsetsRequest, offsets.list),
             Route(m.MetadataRequest, topic_metadata.handle),
             Route(m.FindCoordinatorRequest, cluster.find_coordinator),
             Route(m.ApiVersionsRequest, cluster.api_versions),
             Route(m.CreateTopicsRequest, topics.create),
             Route(m.DeleteTopicsRequest, topics.delete),
             Route(m.InitProducerIdRequest, producer_ids.init),
+            Route(m.OffsetForLeaderEpochRequest, offsets.for_leader_epoch),
             Route(m.DescribeClusterRequest, cluster.describe),
         ]
         router = Router(routes, Serves.CLIENTS, self._loop, config.request.socket_request_max_elements)
@@ -290,6 +315,8 @@ class Node:
         """Cleanly: what was appended is on the disk, and the next start checks nothing."""
         if self._lifecycle is not None and not self.failed.done():
             await self._lifecycle.stop(LEAVE_SECONDS)
+        if self._upkeep is not None:
+            self._upkeep.stop()
         if self._replicas is not None:
             self._replicas.stop()
         if self._listeners is not None:

@@ -14,21 +14,18 @@ class RequestConfig(Group):
     socket_request_max_bytes: int = integer(
         default=100 * MIB,
         least=1,
-        honoured=False,
         doc="The largest request. A frame that says it is longer closes its connection before a byte of it is kept.",
     )
     socket_request_max_elements: int = integer(
         default=1_000_000,
         least=1,
         kafka="Kafka has no such limit: a small frame can make it allocate a large array.",
-        honoured=False,
         doc="The most array elements and tagged fields that one request may hold, in all its arrays together.",
     )
     record_batch_max_decompressed_bytes: int = long(
         default=128 * MIB,
         least=1,
         kafka="Kafka has no such limit: a small batch can decompress to gigabytes.",
-        honoured=False,
         doc="The most bytes that one compressed batch may decompress to, where the broker has to look inside it.",
     )
 
@@ -39,7 +36,6 @@ class StorageConfig(Group):
     log_dirs: tuple[str, ...] = words(
         default=("headrace-data",),
         kafka="Kafka's default is /tmp/kafka-logs, which many machines empty when they start.",
-        honoured=False,
         doc="The folders that hold the partitions. A new partition goes to the one with the fewest.",
     )
     log_flush_offset_checkpoint_interval_ms: int = integer(
@@ -94,7 +90,6 @@ class CleanerConfig(Group):
         default=1,
         least=0,
         change=Change.CLUSTER,
-        honoured=False,
         doc="How many logs are compacted at once.",
     )
     log_cleaner_dedupe_buffer_size: int = long(

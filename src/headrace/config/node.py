@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
 from headrace.config.cluster import IdentityConfig, TopicsConfig
+from headrace.config.fetch import FetchConfig
 from headrace.config.group import Group
 from headrace.config.listeners import ListenerConfig
 from headrace.config.quorum import QuorumConfig
@@ -18,6 +19,7 @@ GROUPS: Final[dict[str, type[Group]]] = {
     "listener": ListenerConfig,
     "topics": TopicsConfig,
     "request": RequestConfig,
+    "fetch": FetchConfig,
     "storage": StorageConfig,
     "cleaner": CleanerConfig,
     "quorum": QuorumConfig,
@@ -49,6 +51,7 @@ class NodeConfig:
     listener: ListenerConfig
     topics: TopicsConfig
     request: RequestConfig
+    fetch: FetchConfig
     storage: StorageConfig
     cleaner: CleanerConfig
     quorum: QuorumConfig

@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
 from headrace.config.cluster import IdentityConfig, TopicsConfig
+from headrace.config.fetch import FetchConfig
 from headrace.config.group import Group
 from headrace.config.listeners import ListenerConfig
 from headrace.config.quorum import QuorumConfig
@@ -19,6 +20,7 @@ SECTIONS: Final[tuple[tuple[str, type[Group]], ...]] = (
     ("Listeners", ListenerConfig),
     ("Creation of topics", TopicsConfig),
     ("Requests", RequestConfig),
+    ("Fetches", FetchConfig),
     ("Storage", StorageConfig),
     ("Compaction", CleanerConfig),
     ("The metadata quorum", QuorumConfig),
