@@ -251,7 +251,8 @@ class Fetching:
             if error is not None:
                 raise error
             for part, why in cold.failed:
-                part.fail(why, self._terms.version)
+                if not part.data.error_code:
+                    part.fail(why, self._terms.version)
             self._fill(self._reply(gathered))
         except Exception:
             for part in gathered:

@@ -1,7 +1,7 @@
 """ListOffsets and OffsetForLeaderEpoch: where a partition begins and ends, and what was written when, and by whom.
 
-A lookup by time may have to read what is not in memory: a worker brings it there, and the lookup is done again. It is on
-the loop itself, where nothing changes under it.
+A lookup by time may have to read what is not in memory: a worker brings it there, and the lookup is done again. It is
+on the loop itself, where nothing changes under it.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ SINCE_VERSION: Final = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 """The special timestamps, and the first version that has each."""
+EPOCH_VERSION: Final = 4
 NOT_AVAILABLE_VERSION: Final = 5
 CONSUMER: Final = -1
 DEBUGGING_CONSUMER: Final = -2
@@ -174,8 +175,9 @@ class Listing:
             found = self._find(partition, timestamp)
         except (HeadraceError, ProtocolError) as error:
             return PartitionResponse(partition_index=index, error_code=self._error_of(topic, index, error))
+        epoch = found.leader_epoch if self._version >= EPOCH_VERSION else -1
         return PartitionResponse(
-            partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=found.leader_epoch
+            partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
         )
 
     def _error_of(self, topic: str, index: int, error: HeadraceError) -> Error:
