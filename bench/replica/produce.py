@@ -2,7 +2,7 @@
 
 Frames are encoded before; each is read, handled and its reply encoded, by the router's calls. The bare loop checks the
 CRC32C of the same batch and writes it to the end of a file, no more. With acks=all all requests of a round of the loop
-share a flush, which the flusher's own thread does; its CPU counts too. Rounds are interleaved, the first does not count.
+share a flush, which the flusher's own thread does; its CPU counts too. Rounds alternate, the first does not count.
 
 The bar: one record with acks=1 takes at most 20 µs of CPU, and acks=all little more.
 """

@@ -89,7 +89,7 @@ class Host:
         self.config = config or LogConfig(file_delete_delay_ms=0)
         self._chance = random.Random(seed)
         self.settings = TopicSettings(self.config)
-        self._records = list(records)
+        self.records = list(records)
         ports = Ports(
             now_ms=self.now_ms,
             random_bytes=self._chance.randbytes,
@@ -109,8 +109,8 @@ class Host:
             call_soon=self.loop.soon.append,
         )
         self.loader = Loader()
-        if self._records:
-            self.loader.apply(self._records, len(self._records), 1)
+        if self.records:
+            self.loader.apply(self.records, len(self.records), 1)
         self.loader.subscribe(self.replicas.apply)
 
     def now_ms(self) -> int:
@@ -121,8 +121,8 @@ class Host:
 
     def apply(self, *records: Message) -> None:
         """The metadata log commits these records together."""
-        self._records += records
-        self.loader.apply(records, len(self._records), 1)
+        self.records += records
+        self.loader.apply(records, len(self.records), 1)
 
     def run_soon(self) -> None:
         while self.loop.soon:
@@ -135,15 +135,23 @@ class Host:
             if len(self.workers):
                 self.workers.step()
 
-    def create(
-        self, topic: str = "t", partitions: int = 1, topic_id: bytes = TOPIC_ID, **settings: str
-    ) -> None:
+    def turn(self, chance: random.Random) -> None:
+        """Runs one thing that waits, on the loop or in the workers."""
+        if self.loop.soon and (not len(self.workers) or chance.random() < 0.5):
+            self.loop.soon.popleft()()
+        elif len(self.workers):
+            self.workers.step()
+
+    def checkpoint(self) -> None:
+        self.directories.checkpoint()
+        self.drain()
+
+    def create(self, topic: str = "t", partitions: int = 1, topic_id: bytes = TOPIC_ID, **settings: str) -> None:
         self.apply(
             m.TopicRecord(name=topic, topic_id=topic_id),
-            *(m.ConfigRecord(resource_type=2, resource_name=topic, name=name.replace("_", "."), value=value)
-              for name, value in settings.items()),
+            *(setting(name.replace("_", "."), value, topic) for name, value in settings.items()),
             *(partition_record(topic_id, index) for index in range(partitions)),
-        )  # fmt: skip
+        )
         self.drain()
 
     def partition(self, topic: str = "t", index: int = 0) -> Partition:
@@ -155,7 +163,7 @@ class Host:
             self.replicas.stop()
             self.directories.close(7)
         disks = [disk.restart(power_lost=power_lost) if isinstance(disk, FaultyDisk) else disk for disk in self.disks]
-        return Host(disks, config=self.config, records=[*self._records, *extra])
+        return Host(disks, config=self.config, records=[*self.records, *extra])
 
 
 def open_directories(disks: Sequence[Disk], ports: Ports, shared: Shared) -> Directories:
@@ -174,3 +182,7 @@ def partition_record(
 
 def change(topic_id: bytes = TOPIC_ID, index: int = 0, **changes: Any) -> m.PartitionChangeRecord:
     return m.PartitionChangeRecord(topic_id=topic_id, partition_id=index, **changes)
+
+
+def setting(name: str, value: str | None, topic: str = "t") -> m.ConfigRecord:
+    return m.ConfigRecord(resource_type=2, resource_name=topic, name=name, value=value)
