@@ -150,7 +150,9 @@ class Replicas:
             self._drop(topic_id, index, Error.NOT_LEADER_OR_FOLLOWER)
         elif (partition := self._by_id.get(key)) is not None:
             partition.apply(state, self.node_id)
-        elif (log := self.directories.log(self.image.topics[topic_id].name, index)) is not None:
+        elif (
+            log := self.directories.log(self.image.topics[topic_id].name, index)
+        ) is not None and log.topic_id == topic_id:
             self._host(topic_id, log, state)
         else:
             self._missing[key] = None
@@ -199,8 +201,8 @@ class Replicas:
         state = topic.partitions[index]
         directory_id = state.directory(self.node_id)
         try:
-            if (why := self.directories.why_offline(topic.name, index)) is not None and self._is_ours(topic_id, index):
-                raise Refused(Error.KAFKA_STORAGE_ERROR, str(why))
+            if self.directories.directory_of(topic.name, index) is not None:
+                raise Refused(Error.KAFKA_STORAGE_ERROR, f"A folder of another topic is in the way of {topic.name}.")
             log = self.directories.create(
                 topic.name, index, topic_id, None if directory_id == UNASSIGNED_DIRECTORY else directory_id
             )
@@ -212,11 +214,6 @@ class Replicas:
         self._missing.pop(key, None)
         self._failed.pop(key, None)
         return self._host(topic_id, log, state)
-
-    def _is_ours(self, topic_id: bytes, index: int) -> bool:
-        """A log that is here but offline: never made anew beside it."""
-        name = self.image.topics[topic_id].name
-        return self.directories.directory_of(name, index) is not None
 
     def _make_some(self) -> None:
         """One step of many. What can't be made, on a full disk say, is tried again after a while."""
