@@ -20,16 +20,18 @@ class Stock(NamedTuple):
     """Ascending, all of them closed."""
     snapshot_offsets: list[int]
     has_truncation_point: bool
+    has_holes: bool
 
 
 class _Files:
     """The names of segments' files by what follows their 20 digits: thousands of names, and a few kinds."""
 
-    __slots__ = ("has_truncation_point", "kinds", "place")
+    __slots__ = ("has_holes", "has_truncation_point", "kinds", "place")
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.has_truncation_point = False
+        self.has_holes = False
         self.kinds: dict[str, set[int]] = {}
         for name in place.disk.names(place.folder):
             if name.endswith((names.DELETED, TEMPORARY_SUFFIX)):
@@ -38,6 +40,8 @@ class _Files:
                 self.kinds.setdefault(name[20:], set()).add(int(name[:20]))
             elif name == TRUNCATION_POINT:
                 self.has_truncation_point = True
+            elif name == names.HOLES:
+                self.has_holes = True
 
     def offsets(self, suffix: str, mark: str = "") -> list[int]:
         return sorted(self.kinds.get(suffix + mark, ()))
@@ -81,7 +85,7 @@ def take_stock(place: Place, *, is_clean: bool = False) -> Stock:
                     raise LogDamaged(log_path, 0, 0, f"the file is missing, and {name} was left by a clean stop")
                 logger.warning("%s is an index of no segment, and removed", place.full_path(name))
                 place.remove(name)
-    return Stock(segments, files.offsets(names.SNAPSHOT), files.has_truncation_point)
+    return Stock(segments, files.offsets(names.SNAPSHOT), files.has_truncation_point, files.has_holes)
 
 
 def _undo_cleaning(files: _Files) -> None:

@@ -12,6 +12,7 @@ from headrace.storage.closed_logs import CLOSED_LOGS
 from headrace.storage.disk import LOCK_FILE, TEMPORARY_SUFFIX, Disk, FileStat, FileVanished
 from headrace.storage.identity import META_PROPERTIES, PARTITION_METADATA
 from headrace.storage.names import Folder
+from headrace.storage.truncation_point import TRUNCATION_POINT
 
 QUORUM_STATE: Final = "quorum-state"
 CHECKPOINTS: Final = (
@@ -198,6 +199,8 @@ def take_partition(disk: Disk, folder: str) -> PartitionFiles:
     segments: dict[int, SegmentFiles] = {}
     for name, stat in disk.scan(folder).items():
         known = None if stat.is_directory else file_named(name)
+        if name in (names.HOLES, TRUNCATION_POINT):
+            continue
         if known is None and not name.endswith(TEMPORARY_SUFFIX):
             partition.others.append(name)
         elif known is None or known.mark:

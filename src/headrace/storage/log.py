@@ -79,6 +79,7 @@ class Log:
         "checkpointed_recovery_point",
         "clean_offset",
         "epochs",
+        "has_holes",
         "high_watermark",
         "last_flush_ms",
         "log_end_offset",
@@ -145,6 +146,8 @@ class Log:
         """What the file of that name says, which a restart does not go beyond, while there is one."""
         self.clean_offset = 0
         """Compaction has been through what is before it, which is never above `checkpointed_recovery_point`."""
+        self.has_holes = False
+        """It is written down that offsets have jumped."""
         self.truncations = 0
         """How often its end was cut: what was worked out before is not so any more."""
         self.options = options
@@ -251,6 +254,7 @@ class Log:
             raise self._refusal()
         batches = sound_batches(records, partial=True)
         next_offset = self.log_end_offset
+        jumps = False
         for number, batch in enumerate(batches):
             if batch.partition_leader_epoch > leader_epoch:
                 del batches[number:]
@@ -260,15 +264,28 @@ class Log:
                     Error.INVALID_RECORD,
                     f"The leader sent offsets {batch.base_offset} to {batch.last_offset}, and {next_offset} is next.",
                 )
+            jumps = jumps or batch.base_offset != next_offset
             next_offset = batch.base_offset + batch.last_offset_delta + 1
         if not batches:
             return None
+        if jumps and not self.has_holes:
+            try:
+                self.note_holes()
+            except DiskError as error:
+                raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error
         start = 0
         for run in self._runs(batches):
             end = run[-1].end
             self._write(records[start:end], run, run[-1].next_offset, now_ms)
             start = end
         return Appended(batches[0].base_offset, next_offset - 1, -1, self.log_start_offset, start)
+
+    def note_holes(self) -> None:
+        """Before there is a first one: a restart would take a jump for a flipped bit, which no checksum covers."""
+        if not self.has_holes:
+            self.place.create(names.HOLES).close()
+            self.unsynced.wrote([names.HOLES], with_batches=True)
+            self.has_holes = True
 
     def _runs(self, batches: list[Batch]) -> list[list[Batch]]:
         """Cut so that each fits a segment of its own, in bytes and in offsets."""

@@ -29,6 +29,8 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 
 EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
+HOLES: Final = "headrace-holes"
+"""An empty file: offsets of the log have jumped, as compaction here or at a leader leaves them. Else they do not."""
 
 FOLDER_NAME_LENGTH_MAX: Final = 255
 

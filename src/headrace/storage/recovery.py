@@ -99,6 +99,7 @@ def open_log(
         logger.warning("%s was emptied after a clean stop; the log is recovered", segments.active.full_path())
         saved = saved._replace(is_clean=False)
     recovery = _Recovery(place, segments, snapshots, config, saved, advanced)
+    recovery.may_have_holes = stock.has_holes or config.compact or saved.clean_offset > 0
     producers = recovery.reopen() if saved.is_clean else recovery.recover()
     segments.recount()
     epochs = recovery.epochs
@@ -143,6 +144,7 @@ def open_log(
     )
     log.offered_recovery_point = offered_recovery_point
     log.truncation_point = truncation_point
+    log.has_holes = stock.has_holes
     limit_recovery_point(log, log_end_offset)  # a log may have lost what was durable: somebody cut it
     if saved.clean_offset <= log_end_offset:  # else records that were not compacted will come to be before it
         log.clean_offset = saved.clean_offset
@@ -185,7 +187,7 @@ def _compare(place: Place, segments: Segments, saved: Saved, closed: ClosedLog) 
 
 
 class _Recovery:
-    __slots__ = ("advanced", "config", "epochs", "place", "rebuilt", "saved", "segments", "snapshots")
+    __slots__ = ("advanced", "config", "epochs", "may_have_holes", "place", "rebuilt", "saved", "segments", "snapshots")
 
     def __init__(
         self,
@@ -203,6 +205,7 @@ class _Recovery:
         self.config = config
         self.saved = saved
         self.advanced = advanced
+        self.may_have_holes = True
         self.rebuilt: list[tuple[Segment, list[str]]] = []
         """Closed segments whose small files were made anew, with the names of those."""
 
@@ -277,7 +280,7 @@ class _Recovery:
             segment.file.forget_cached()
             segment.size_bytes = segment.file.size()
         scan = SegmentScan(segment.file, segment.size_bytes, segment.base_offset)
-        scan.has_holes = self._may_have_holes
+        scan.has_holes = self.may_have_holes
         scan.end_offset = None if follower is None else follower.base_offset
         interval = self.config.index_interval_bytes
         epochs, index, apply = self.epochs, segment.index, producers.apply
@@ -290,10 +293,6 @@ class _Recovery:
                 if completed is not None and (aborted := aborted_by(completed)) is not None:
                     segment.add_aborted(aborted)
         return scan
-
-    @property
-    def _may_have_holes(self) -> bool:
-        return self.config.compact or self.saved.clean_offset > 0
 
     def _ends_here(self, scan: SegmentScan, segment: Segment, follower: Segment | None) -> bool:
         """Cuts what a crash left, and says whether the log ends with this segment."""
@@ -333,7 +332,7 @@ class _Recovery:
                 follower.full_path(),
             )
             return True
-        if scan.next_offset < follower.base_offset and not self._may_have_holes:
+        if scan.next_offset < follower.base_offset and not self.may_have_holes:
             logger.warning(
                 "%s ends at offset %d and %s begins later: offsets %d to %d are not there, and readers pass over them",
                 segment.full_path(),

@@ -146,7 +146,7 @@ class SegmentScan:
                 return
 
     def _is_bit_wrong(self, base_offset: int, next_offset: int, last_offset: int, end: int) -> bool:
-        """Of a jump: it is what one flipped bit makes of the right offset, and nothing behind it goes on from there.
+        """Of a jump: it is what one flipped bit makes of the right offset, and nothing behind it comes after it.
 
         The base offset is not under the CRC32C. A jump by a power of two in a log without holes, which neither the next
         batch nor the next segment confirms, is one in the last batch, or in one whose followers are elsewhere.
@@ -158,7 +158,7 @@ class SegmentScan:
             follower = Batch(memoryview(self._file.read(end, HEADER_SIZE_BYTES)))
         except ProtocolError:
             return True
-        return follower.base_offset != last_offset + 1
+        return follower.base_offset <= last_offset
 
     def damage(self) -> Damage | None:
         """What lies behind the last sound batch; None when that is nothing, or only the zeros of a preallocation."""

@@ -45,6 +45,7 @@ def swap_in(log: Log, new: Replacement, now_ms: int) -> bool:
     replacement = Segment(place, new.base_offset, new.size_bytes, new.modified_ms)
     replacement.has_transaction_index = new.has_transaction_index
     try:
+        log.note_holes()
         for suffix in suffixes:
             place.rename(name + suffix + names.CLEANED, name + suffix + names.SWAP)
     except DiskError:
