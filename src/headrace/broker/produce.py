@@ -7,7 +7,7 @@ it appended counts. With acks=0 there is no reply: on an error the connection cl
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
@@ -28,6 +28,10 @@ SPARE_REPLIES_MAX: Final = 1000
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22  # the lower byte
 
+Answer: TypeAlias = m.ProduceResponse.PartitionProduceResponse
+Waiting: TypeAlias = tuple[Partition, Appended, Answer]
+"""What was appended and does not count yet, and its part of the reply."""
+
 
 class Produce:
     """`handle` is the handler. A request for one partition, which nearly all are, takes its reply from `_spare`."""
@@ -41,41 +45,64 @@ class Produce:
 
     def handle(self, connection: Connection, request: Request) -> m.ProduceResponse | None:
         body: m.ProduceRequest = request.body
-        version, acks, now_ms = request.version, body.acks, self._replicas.now_ms()
-        reply = self._reply_to(body.topic_data)
-        is_refused = False
-        waiting: list[tuple[Partition, Appended, Any]] | None = None
-        for topic, topic_answer in zip(body.topic_data, reply.responses, strict=True):
-            for data, answer in zip(topic.partition_data, topic_answer.partition_responses, strict=True):
-                answer.index = data.index
-                try:
-                    partition, appended = self._append(topic, data, acks, version, now_ms)
-                except Refused as refused:
-                    is_refused = True
-                    self._refuse(answer, refused)
-                    if version >= LEADERS_SINCE and refused.error is Error.NOT_LEADER_OR_FOLLOWER:
-                        self._name_leader(topic, answer, reply, connection.listener.name)
-                    continue
-                answer.base_offset = appended.first_offset
-                answer.log_append_time_ms = appended.log_append_time
-                answer.log_start_offset = appended.log_start_offset
-                answer.error_code = Error.NONE
-                if (acks != 1 or partition.syncs_each) and partition.must_wait(appended, acks):
-                    if waiting is None:
-                        waiting = []
-                    waiting.append((partition, appended, answer))
-        if acks == 0:
-            if is_refused:
-                connection.close()
-            else:
-                self._give_back(reply)
-            return None
-        if waiting is not None:
+        acks, topics, now_ms = body.acks, body.topic_data, self._replicas.now_ms()
+        waiting: list[Waiting] = []
+        if len(topics) == 1 and len(topics[0].partition_data) == 1:
+            topic = topics[0]
+            reply = self._spare.pop() if self._spare else _new_reply([1])
+            topic_answer = reply.responses[0]
+            topic_answer.name, topic_answer.topic_id = topic.name, topic.topic_id
+            data, answer = topic.partition_data[0], topic_answer.partition_responses[0]
+            is_refused = not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting)
+        else:
+            reply = _new_reply([len(topic.partition_data) for topic in topics])
+            is_refused = False
+            for topic, topic_answer in zip(topics, reply.responses, strict=True):
+                topic_answer.name, topic_answer.topic_id = topic.name, topic.topic_id
+                for data, answer in zip(topic.partition_data, topic_answer.partition_responses, strict=True):
+                    if not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting):
+                        is_refused = True
+        if waiting:
             _Pending(self, connection.reserve(), request, reply, is_refused).wait_for(waiting, acks, body.timeout_ms)
             return None
         if not is_refused:
             self._give_back(reply)  # whoever called this encodes it before it calls again
+        if acks == 0:
+            if is_refused:
+                connection.close()
+            return None
         return reply
+
+    def _answer(
+        self,
+        connection: Connection,
+        request: Request,
+        topic: m.ProduceRequest.TopicProduceData,
+        data: m.ProduceRequest.PartitionProduceData,
+        answer: Answer,
+        reply: m.ProduceResponse,
+        now_ms: int,
+        waiting: list[Waiting],
+    ) -> bool:
+        """Appends one partition's batch and fills its part of the reply in; False when it is refused."""
+        version, acks = request.version, request.body.acks
+        answer.index = data.index
+        try:
+            partition, appended = self._append(topic, data, acks, version, now_ms)
+        except Refused as refused:
+            answer.error_code = refused.error
+            answer.error_message = refused.text
+            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+            if version >= LEADERS_SINCE and refused.error is Error.NOT_LEADER_OR_FOLLOWER:
+                self._name_leader(topic, answer, reply, connection.listener.name)
+            return False
+        answer.error_code = Error.NONE
+        answer.base_offset = appended.first_offset
+        answer.log_append_time_ms = appended.log_append_time
+        answer.log_start_offset = appended.log_start_offset
+        if (acks != 1 or partition.syncs_each) and partition.must_wait(appended, acks):
+            waiting.append((partition, appended, answer))
+        return True
 
     def _append(
         self,
@@ -107,16 +134,6 @@ class Produce:
 
     # ---------------------------------------------------------------------------------------------------------- replies
 
-    def _reply_to(self, topics: list[m.ProduceRequest.TopicProduceData]) -> m.ProduceResponse:
-        if len(topics) == 1 and len(topics[0].partition_data) == 1:
-            reply = self._spare.pop() if self._spare else _new_reply([1])
-        else:
-            reply = _new_reply([len(topic.partition_data) for topic in topics])
-        for topic, answer in zip(topics, reply.responses, strict=True):
-            answer.name = topic.name
-            answer.topic_id = topic.topic_id
-        return reply
-
     def _give_back(self, reply: m.ProduceResponse) -> None:
         """It has no errors. Only those for one partition are of use again."""
         if (
@@ -126,15 +143,10 @@ class Produce:
         ):
             self._spare.append(reply)
 
-    def _refuse(self, answer: m.ProduceResponse.PartitionProduceResponse, refused: Refused) -> None:
-        answer.error_code = refused.error
-        answer.error_message = refused.text
-        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-
     def _name_leader(
         self,
         topic: m.ProduceRequest.TopicProduceData,
-        answer: m.ProduceResponse.PartitionProduceResponse,
+        answer: Answer,
         reply: m.ProduceResponse,
         listener: str,
     ) -> None:
@@ -179,7 +191,7 @@ class _Pending:
 
     def wait_for(
         self,
-        waiting: list[tuple[Partition, Appended, m.ProduceResponse.PartitionProduceResponse]],
+        waiting: list[Waiting],
         acks: int,
         timeout_ms: int,
     ) -> None:
@@ -189,7 +201,7 @@ class _Pending:
             answer.error_code = Error.REQUEST_TIMED_OUT  # until it is known better
             partition.when_acknowledged(appended, acks, partial(self._reached, answer))
 
-    def _reached(self, answer: m.ProduceResponse.PartitionProduceResponse, error: Error) -> None:
+    def _reached(self, answer: Answer, error: Error) -> None:
         if self._slot is None:
             return
         answer.error_code = error
