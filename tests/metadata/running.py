@@ -26,7 +26,7 @@ DEFAULTS = TopicDefaults(partitions=1, replication_factor=1, log=LogConfig())
 
 
 def directory(broker_id: int, number: int = 0) -> bytes:
-    return bytes([broker_id, number]).ljust(16, b"d")
+    return bytes([broker_id % 256, number]).ljust(16, b"d")
 
 
 def registration(
@@ -41,7 +41,7 @@ def registration(
     return kind(
         broker_id=broker_id,
         cluster_id=cluster_id,
-        incarnation_id=bytes([broker_id]).ljust(8, b"i") + incarnation.to_bytes(8, "big"),
+        incarnation_id=bytes([broker_id % 256]).ljust(8, b"i") + incarnation.to_bytes(8, "big"),
         listeners=[kind.Listener(name="PLAINTEXT", host="localhost", port=9092 + broker_id, security_protocol=0)],
         features=[
             kind.Feature(name=name, min_supported_version=least, max_supported_version=most)

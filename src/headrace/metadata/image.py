@@ -79,8 +79,10 @@ class ControllerNode:
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Partition:
+    """Not frozen, because there are many and a frozen one takes three times as long to make; nobody changes one."""
+
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
