@@ -78,6 +78,7 @@ class _Reading:
         self.checked_epoch = -1
         self.reset_to_ms = reset_to_ms
         self.error = None
+        self.is_busy = False
         self.records.clear()
         self.fetched.clear()
 
@@ -309,14 +310,16 @@ class Consumer:
                 waits = min(waits, reading.retry_at)
                 continue
             if reading.position < 0:
-                self._spawn(self._find_position(reading))
+                reading.is_busy = True
+                self._spawn(self._find_position(reading, reading.generation))
                 continue
             partition = self._cluster.metadata.leader(*key)
             if partition is None:
                 self._cluster.refresh_soon()
                 continue
             if partition.leader_epoch > reading.checked_epoch >= -1 and reading.fetch_epoch >= 0:
-                self._spawn(self._check_position(reading, partition.leader_epoch))
+                reading.is_busy = True
+                self._spawn(self._check_position(reading, reading.generation, partition.leader_epoch))
                 continue
             if not reading.is_paused:
                 want = Wanted(
@@ -347,16 +350,14 @@ class Consumer:
         self._arrived.set()
         self._pump()
 
-    async def _find_position(self, reading: _Reading) -> None:
-        if reading.reset_to_ms is None:
-            where = f"{reading.topic}-{reading.index}"
-            text = f"There is no position to read {where} from: seek, or set auto_offset_reset."
-            reading.error = NoOffset(text, reading.topic, reading.index)
-            return
-        reading.is_busy = True
-        generation = reading.generation
+    async def _find_position(self, reading: _Reading, generation: int) -> None:
         try:
             key = (reading.topic, reading.index)
+            if reading.generation != generation:
+                return
+            if reading.reset_to_ms is None:
+                text = f"There is no position to read {key[0]}-{key[1]} from: seek, or set auto_offset_reset."
+                raise NoOffset(text, *key)
             found = await list_offsets(self._cluster, {key: reading.reset_to_ms}, self._isolation_level)
             if reading.generation == generation:
                 reading.seek(found[key].offset)
@@ -364,12 +365,11 @@ class Consumer:
             if reading.generation == generation:
                 reading.error = error
         finally:
-            reading.is_busy = False
+            if reading.generation == generation:
+                reading.is_busy = False
 
-    async def _check_position(self, reading: _Reading, leader_epoch: int) -> None:
+    async def _check_position(self, reading: _Reading, generation: int, leader_epoch: int) -> None:
         """A new leader: is what was fetched still in its log (KIP-320)?"""
-        reading.is_busy = True
-        generation = reading.generation
         try:
             end = await epoch_end(self._cluster, reading.topic, reading.index, reading.fetch_epoch)
             if reading.generation != generation:
@@ -381,6 +381,8 @@ class Consumer:
             else:
                 reading.checked_epoch = leader_epoch
         except HeadraceError as error:
+            if reading.generation != generation:
+                return
             if isinstance(error, Refused) and error.error is Error.UNSUPPORTED_VERSION:
                 reading.checked_epoch = leader_epoch  # an old broker can't tell
             elif isinstance(error, Refused) and not error.error.retriable:
@@ -388,7 +390,8 @@ class Consumer:
             else:
                 self._try_later(reading)
         finally:
-            reading.is_busy = False
+            if reading.generation == generation:
+                reading.is_busy = False
 
     def _truncated(self, reading: _Reading, divergent_offset: int | None) -> None:
         where, offset = f"{reading.topic}-{reading.index}", reading.position

@@ -1,0 +1,181 @@
+"""A broker with a real log of one topic, which checks sequences as Kafka does, and does wrong what a test tells it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from headrace.client import Client
+from headrace.errors import Error
+from headrace.net.connection import Connection
+from headrace.net.listener import Listener
+from headrace.protocol.batch import Batch
+from headrace.protocol.frame import Request, read_request, write_response
+from headrace.protocol.messages import (
+    ApiVersionsResponse,
+    FetchResponse,
+    InitProducerIdResponse,
+    ListOffsetsResponse,
+    MetadataResponse,
+    OffsetForLeaderEpochResponse,
+    ProduceResponse,
+)
+from headrace.protocol.records import records_of
+
+TOPIC = "topic"
+TOPIC_ID = b"0123456789abcdef"
+SERVED = {0: (3, 13), 1: (4, 17), 2: (1, 10), 3: (0, 13), 18: (0, 4), 22: (0, 5), 23: (2, 4)}
+
+Fault = Callable[[Batch], Error | str | None]
+"""For a produced batch: an error to answer, "lost" (append, never answer), "dropped" (neither), or None."""
+
+
+class ScriptedBroker:
+    def __init__(self, served: dict[int, tuple[int, int]] = SERVED) -> None:
+        self.log: list[bytearray] = []
+        self.end = 0
+        self.leader_epoch = 1
+        self.producer_id = 4711
+        self.faults: list[Fault] = []
+        self.seen: list[tuple[int, int, int]] = []
+        """Producer epoch, base sequence and record count of every batch that came."""
+        self.requests: list[int] = []
+        self.sequences: dict[tuple[int, int], int] = {}
+        self.kept: dict[tuple[int, int, int], int] = {}
+        self.truncated_at: int | None = None
+        self.served = served
+        self.port = 0
+
+    @property
+    def values(self) -> list[bytes | None]:
+        views = [Batch(memoryview(batch)) for batch in self.log]
+        return [record.value for batch in views for record in records_of(batch, 1 << 20).decode()]
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        request = read_request(frame)
+        assert isinstance(request, Request)
+        self.requests.append(request.api.key)
+        least, most = self.served[request.api.key]
+        if not least <= request.version <= most:
+            assert request.api.key == 18
+            response: Any = self._api_versions()
+            response.error_code = Error.UNSUPPORTED_VERSION
+            connection.reply(write_response(response, 0, request.correlation_id))
+            return
+        answers = {
+            0: self._produce,
+            1: self._fetch,
+            2: self._offsets,
+            3: self._metadata,
+            22: self._identity,
+            23: self._epoch_end,
+        }
+        response = self._api_versions() if request.api.key == 18 else answers[request.api.key](request)
+        if response is None:
+            connection.abort()
+        else:
+            connection.reply(write_response(response, request.version, request.correlation_id))
+
+    def _api_versions(self) -> ApiVersionsResponse:
+        keys = [
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=least, max_version=most)
+            for key, (least, most) in self.served.items()
+        ]
+        return ApiVersionsResponse(api_keys=keys)
+
+    def _metadata(self, request: Request) -> MetadataResponse:
+        partition = MetadataResponse.MetadataResponsePartition(leader_id=7, leader_epoch=self.leader_epoch)
+        return MetadataResponse(
+            brokers=[MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)],
+            controller_id=7,
+            topics=[
+                MetadataResponse.MetadataResponseTopic(name=TOPIC, topic_id=TOPIC_ID, partitions=[partition])
+                if topic.name == TOPIC
+                else MetadataResponse.MetadataResponseTopic(name=topic.name, error_code=3)
+                for topic in request.body.topics
+            ],
+        )
+
+    def _identity(self, _: Request) -> InitProducerIdResponse:
+        self.producer_id += 1
+        return InitProducerIdResponse(producer_id=self.producer_id, producer_epoch=0)
+
+    def _produce(self, request: Request) -> ProduceResponse | None:
+        (topic,) = request.body.topic_data
+        (data,) = topic.partition_data
+        batch = Batch(memoryview(bytearray(data.records)))
+        batch.verify()
+        self.seen.append((batch.producer_epoch, batch.base_sequence, batch.record_count))
+        fault = self.faults.pop(0)(batch) if self.faults else None
+        if fault == "dropped":
+            return None
+        error, offset = (fault, -1) if isinstance(fault, Error) else self._append(batch)
+        if fault == "lost":
+            return None
+        answer = ProduceResponse.PartitionProduceResponse(error_code=error, base_offset=offset)
+        return ProduceResponse(
+            responses=[
+                ProduceResponse.TopicProduceResponse(name=TOPIC, topic_id=TOPIC_ID, partition_responses=[answer])
+            ]
+        )
+
+    def _append(self, batch: Batch) -> tuple[Error, int]:
+        who = (batch.producer_id, batch.producer_epoch)
+        if batch.has_producer:
+            known = self.kept.get((*who, batch.base_sequence))
+            if known is not None:
+                return Error.NONE, known
+            if batch.base_sequence != self.sequences.get(who, 0):
+                return Error.OUT_OF_ORDER_SEQUENCE_NUMBER, -1
+            self.sequences[who] = batch.last_sequence + 1
+            self.kept[(*who, batch.base_sequence)] = self.end
+        batch.assign(self.end, self.leader_epoch)
+        self.log.append(bytearray(batch.view))
+        offset, self.end = self.end, batch.next_offset
+        return Error.NONE, offset
+
+    def _fetch(self, request: Request) -> FetchResponse:
+        body = request.body
+        response = FetchResponse(session_id=0)
+        for topic in body.topics:
+            for asked in topic.partitions:
+                answer = FetchResponse.PartitionData(high_watermark=self.end, last_stable_offset=self.end)
+                if asked.current_leader_epoch not in (-1, self.leader_epoch):
+                    answer.error_code = Error.FENCED_LEADER_EPOCH
+                elif asked.fetch_offset > self.end:
+                    answer.error_code = Error.OFFSET_OUT_OF_RANGE
+                else:
+                    answer.records = b"".join(
+                        bytes(batch) for batch in self.log if Batch(memoryview(batch)).last_offset >= asked.fetch_offset
+                    )
+                response.responses.append(
+                    FetchResponse.FetchableTopicResponse(topic=TOPIC, topic_id=TOPIC_ID, partitions=[answer])
+                )
+        return response
+
+    def _offsets(self, request: Request) -> ListOffsetsResponse:
+        (topic,) = request.body.topics
+        offset = 0 if topic.partitions[0].timestamp == -2 else self.end
+        part = ListOffsetsResponse.ListOffsetsPartitionResponse(offset=offset)
+        return ListOffsetsResponse(topics=[ListOffsetsResponse.ListOffsetsTopicResponse(name=TOPIC, partitions=[part])])
+
+    def _epoch_end(self, _: Request) -> OffsetForLeaderEpochResponse:
+        end = self.end if self.truncated_at is None else self.truncated_at
+        part = OffsetForLeaderEpochResponse.EpochEndOffset(leader_epoch=1, end_offset=end)
+        result = OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=TOPIC, partitions=[part])
+        return OffsetForLeaderEpochResponse(topics=[result])
+
+
+@asynccontextmanager
+async def running(broker: ScriptedBroker, **settings: Any) -> AsyncIterator[Client]:
+    listener = Listener("broker", broker)
+    host, broker.port = await listener.start("127.0.0.1", 0)
+    options: dict[str, Any] = {"retry_backoff_s": 0.01, "reconnect_backoff_s": 0.01, **settings}
+    client = Client(f"{host}:{broker.port}", chance=random.Random(1), now_ms=lambda: 1_000, **options)
+    try:
+        yield client
+    finally:
+        await client.close()
+        await listener.stop()
