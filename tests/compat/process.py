@@ -13,7 +13,7 @@ from typing import Final
 
 STOP_TIMEOUT_S: Final = 60
 LINES_KEPT: Final = 200
-_READY: Final = re.compile(r"127\.0\.0\.1:([1-9]\d*)")
+_READY: Final = re.compile(r"ready on 127\.0\.0\.1:(\d+)")
 
 
 class Process:
