@@ -62,6 +62,7 @@ PURE = (
     "metadata/sessions",
     "metadata/snapshot",
     "metadata/topics",
+    "replica/in_sync",
     "coordinator/groups",
 )
 TOOLS = ("protocol/stubs",)  # commands of ours that live beside what they write, and that nothing imports
