@@ -6,12 +6,12 @@ import logging
 
 import pytest
 
-from headrace.storage.disk import DiskInUse
+from headrace.storage.disk import DiskInUse, SyncFailed
 from headrace.storage.identity import MetaProperties, WrongDirectory
 from headrace.storage.progress import Progress
 from headrace.testing.disk import FaultyDisk
 from tests.storage.logs import values_in
-from tests.storage.nodes import CLUSTER, SMALL, TOPIC_ID, Node, fill, flush, put, two_disks
+from tests.storage.nodes import CLUSTER, SMALL, TOPIC_ID, Node, append, fill, flush, put, two_disks
 
 # ---------------------------------------------------------------------------------------------------- starts and stops
 
@@ -206,3 +206,55 @@ def test_retention_works_through_the_directory() -> None:
     node.now_ms += 20
     node.look_after()
     assert not any(name.endswith(".deleted") for name in node.disks[0].names("t-0"))
+
+
+# ------------------------------------------------------------------------------------------- what was deleted stays so
+
+
+def test_what_was_deleted_stays_so_over_a_loss_of_power_once_that_is_told() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    values = fill(log, 40)
+    log.set_high_watermark(40)
+    assert flush(node, log) == [None]
+    node.directories.checkpoint()  # under way, with the start of before
+    log.delete_before(23)
+    told: list[BaseException | None] = []
+    for _ in range(3):
+        node.directories.when_start_is_durable("t", 0, told.append)
+    assert told == []
+    node.drain()
+    assert told == [None] * 3
+    node.look_after()  # whether or not the names come back of what it deletes
+    log = node.restart(power_lost=True).directories.log("t", 0)  # type: ignore[assignment]
+    assert (log.log_start_offset, log.log_end_offset) == (23, 40)
+    assert values_in(log) == values[23:]
+
+
+def test_a_start_that_can_not_be_made_durable_is_told() -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 40)
+    log.set_high_watermark(40)
+    log.delete_before(23)
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.fail_sync_at = disk.syncs + 1
+    told: list[BaseException | None] = []
+    for _ in range(2):
+        node.directories.when_start_is_durable("t", 0, told.append)
+    node.drain()
+    node.directories.when_start_is_durable("t", 0, told.append)
+    assert [type(error) for error in told] == [SyncFailed] * 3
+
+
+def test_producers_are_forgotten_in_all_directories() -> None:
+    node = Node(two_disks())
+    logs = [node.directories.create("t", partition, TOPIC_ID) for partition in range(2)]
+    for log in logs:
+        append(log, b"v", producer_id=7, producer_epoch=0, base_sequence=0)
+    for now_ms in (node.now_ms, node.now_ms + 86_400_001):  # the first look notes who has written
+        node.now_ms = now_ms
+        for _ in node.directories.expire_producers(86_400_000):
+            pass
+    assert [len(log.producers) for log in logs] == [0, 0]

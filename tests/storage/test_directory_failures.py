@@ -366,6 +366,7 @@ def test_hazard_15_a_partition_that_a_full_disk_does_not_let_be_made_leaves_noth
         {"partition.metadata": b"version: 0\n"},
         {"partition.metadata.tmp": b"version: 0\ntopic"},
         {"00000000000000000000.log": b""},
+        {"partition.metadata": b"", "00000000000000000000.log": bytes(5000)},  # preallocated
         {"partition.metadata": b"", "00000000000000000000.log": b"", "00000000000000000000.index": b""},
     ],
     ids=str,

@@ -8,7 +8,7 @@ from headrace.storage.log import Log
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.storage.batches import batch
 from tests.storage.logs import values_in
-from tests.storage.nodes import Node, append, flush, two_disks, with_history
+from tests.storage.nodes import Node, append, fill, flush, two_disks, with_history
 
 
 def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
@@ -109,3 +109,24 @@ def test_a_crash_at_any_call_of_a_move_leaves_the_partition_once_and_whole(which
         assert values_in(again, max(13, start))[: len(values)] == [value for value in values if value[0] >= start]
         assert sum(("t", 0) in directory.logs for directory in node.directories.all) == 1
     assert calls > 20
+
+
+def test_hazard_9_two_partitions_of_one_name_and_different_topics_are_no_copies() -> None:
+    nodes = [Node([FaultyDisk(root=f"/disk{number}")]) for number in range(2)]
+    for number, node in enumerate(nodes):
+        fill(node.directories.create("t", 0, bytes([number] * 16)), 3 + number)
+        node.stop()
+    disks = [node.disks[0] for node in nodes]
+    properties = disks[0].read("meta.properties")
+    for _ in range(2):
+        node = Node([disk.restart() for disk in disks if isinstance(disk, FaultyDisk)])
+        assert node.directories.log("t", 0) is None
+        assert "/disk0/t-0 and /disk1/t-0 are of different topics with one name; move" in str(
+            node.directories.why_offline("t", 0)
+        )
+        node.stop()
+        disks = list(node.disks)
+    assert disks[0].read("meta.properties") == properties
+    disks[1].rename("t-0", "moved away")
+    node = Node([disk.restart() for disk in disks if isinstance(disk, FaultyDisk)])
+    assert node.directories.log("t", 0).log_end_offset == 3  # type: ignore[union-attr]

@@ -59,9 +59,8 @@ def test_an_older_epoch_or_offset_removes_what_contradicts_it() -> None:
     assert epochs.entries() == [(2, 6), (9, 7)]
 
 
-def test_neighbours_of_an_epoch() -> None:
+def test_the_epoch_after_another() -> None:
     epochs = LeaderEpochs([(2, 6), (5, 9)])
-    assert [epochs.previous_epoch(epoch) for epoch in (2, 3, 5, 6)] == [-1, 2, 2, 5]
     assert [epochs.next_epoch(epoch) for epoch in (1, 2, 4, 5)] == [2, 5, 5, -1]
 
 

@@ -16,7 +16,8 @@ from headrace.storage.disk import DiskError, File
 from headrace.storage.flush import DirectFlusher
 from headrace.storage.log import Log, LogOptions
 from headrace.storage.producer_state import Origin
-from headrace.testing.disk import FaultyDisk
+from headrace.storage.recovery import Saved
+from headrace.testing.disk import Crash, FaultyDisk
 from tests.storage.batches import START_MS, batch, run
 from tests.storage.logs import SMALL, new_log, open_at, records_in, reopened, values_in
 
@@ -540,3 +541,31 @@ def test_a_roll_that_fails_on_a_full_disk_leaves_the_log_as_it_was() -> None:
 def test_the_batch_of_a_buffer_that_can_not_be_written_is_not_taken() -> None:
     with pytest.raises((TypeError, ValueError)):
         new_log().append_as_leader(memoryview(bytes(batch(b"v"))), 0, START_MS)
+
+
+@pytest.mark.parametrize("power_lost", [False, True], ids=["process", "machine"])
+@pytest.mark.parametrize("offset", [5, 1000])
+def test_a_crash_while_all_is_dropped_leaves_the_old_log_or_its_new_start(offset: int, power_lost: bool) -> None:
+    seen = set()
+    for calls in range(1, 200):
+        log = new_log()
+        for _ in range(30):
+            log.append_as_leader(memoryview(batch(b"v" * 100)), 0, START_MS)
+        log.flush(lambda error: None)
+        log.set_high_watermark(30)
+        log.delete_before(5)
+        disk = log.place.disk
+        assert isinstance(disk, FaultyDisk)
+        disk.faults.crash_at_call = disk.calls + calls
+        try:
+            log.truncate_fully(offset, START_MS)
+        except Crash:
+            again = open_at(disk.restart(power_lost=power_lost), saved=Saved(False, 30, 2, 30))
+            seen.add((again.log_start_offset, again.log_end_offset))
+        else:
+            break
+    assert calls > 20
+    assert (2, 30) in seen
+    assert (offset, offset) in seen
+    # Of the old log a shorter one may be left; an empty one only begins where the new one does.
+    assert all(start == 2 < end <= 30 or start == end == offset for start, end in seen), seen

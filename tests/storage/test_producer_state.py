@@ -211,7 +211,6 @@ def test_the_last_stable_offset_waits_for_the_marker_and_the_high_watermark() ->
     assert log.state.last_stable_offset(high_watermark=15) == 5
     assert log.state.last_stable_offset(high_watermark=3) == 3
     assert log.marker() == CompletedTransaction(1, 5, 15, last_stable_offset=16, is_aborted=False)
-    assert log.state.first_undecided_offset is None
     assert log.state.last_stable_offset(high_watermark=15) == 5, "the marker is not replicated yet"
     log.state.advance_high_watermark(15)
     assert log.state.last_stable_offset(high_watermark=15) == 5
@@ -295,12 +294,9 @@ def test_a_marker_that_the_cleaner_emptied_says_nothing() -> None:
     assert len(log.state) == 0
 
 
-def test_a_transaction_that_outlived_its_coordinators_patience_is_late() -> None:
+def test_an_open_transaction_begins_with_its_first_record() -> None:
     log = Log()
-    assert not log.state.has_late_transaction(10**9, 1000)
     log.data(0, transactional=True, timestamp_ms=1000)
-    assert not log.state.has_late_transaction(1000 + 1000 + 300_000, 1000)
-    assert log.state.has_late_transaction(1001 + 1000 + 300_000, 1000)
     assert log.state.transaction_offset(1) == 0
     assert log.state.transaction_offset(2) is None
 
@@ -554,4 +550,4 @@ def test_hazard_7_after_any_sends_markers_restarts_and_replays_the_answers_are_t
                 log.state.apply(batch)
             log.state.advance_high_watermark(high_watermark)
         assert log.state.last_stable_offset(high_watermark) == model.unstable(high_watermark)
-        assert log.state.first_undecided_offset == min(model.open.values(), default=None)
+        assert {producer: log.state.transaction_offset(producer) for producer in model.open} == model.open

@@ -197,4 +197,5 @@ def test_a_lower_limit_of_open_files_than_expected_is_lived_with() -> None:
     disk.faults.open_files_max = 5
     segments = [Segment.create(place, number, now_ms=0) for number in range(20)]
     assert all(segment.file.size() == 0 for segment in segments)
-    assert place.handles.capacity < 5
+    assert len(place.handles) <= 5
+    assert place.handles.capacity <= 6, "one more is tried for now and then"

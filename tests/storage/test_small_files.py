@@ -28,9 +28,9 @@ from headrace.storage.identity import (
     id_text,
     parse_id,
     read_topic_id,
-    write_topic_id,
 )
 from headrace.storage.local_disk import LocalDisk
+from headrace.storage.partition_folder import put_topic_id
 from headrace.testing.disk import Crash, Faults, FaultyDisk, Platter
 
 KAFKA = Path(__file__).parent.parent / "fixtures" / "kafka"
@@ -200,7 +200,7 @@ def test_partition_metadata_holds_the_topic_id() -> None:
     disk = FaultyDisk()
     disk.make_directory("t-0")
     assert read_topic_id(disk, "t-0") is None
-    write_topic_id(disk, "t-0", DIRECTORY_ID)
+    put_topic_id(disk, "t-0", DIRECTORY_ID)
     assert disk.read("t-0/partition.metadata") == b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw"
     assert read_topic_id(disk, "t-0") == DIRECTORY_ID
 
@@ -212,7 +212,7 @@ def test_the_topic_ids_of_a_real_kafka_are_read_and_written_byte_for_byte() -> N
     assert topic_id is not None
     scratch = FaultyDisk()
     scratch.make_directory("t-0")
-    write_topic_id(scratch, "t-0", topic_id)
+    put_topic_id(scratch, "t-0", topic_id)
     assert scratch.read("t-0/partition.metadata") == disk.read("plain-0/partition.metadata")
 
 

@@ -43,7 +43,7 @@ class Life:
         self.log = open_at(self.disk, CONFIG, now_ms=self.now_ms, lower_recovery_point=self.lower)
         return self.log
 
-    def lower(self, log: Log, offset: int) -> None:
+    def lower(self, log: Log, offset: int, restart_offset: int | None) -> None:
         self.recovery_point = offset
 
     def step(self) -> None:

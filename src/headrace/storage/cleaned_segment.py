@@ -7,7 +7,7 @@ from typing import Final
 from headrace.errors import HeadraceError
 from headrace.protocol.batch import Batch
 from headrace.storage import names
-from headrace.storage.disk import Disk
+from headrace.storage.disk import WRITE_BEHIND_BYTES, Disk
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
 from headrace.storage.place import Place
@@ -15,7 +15,6 @@ from headrace.storage.segment import Segment
 from headrace.storage.transaction_index import AbortedTransaction
 
 SIZE_BYTES_MAX: Final = 2**31 - 1
-WRITE_BEHIND_BYTES: Final = 1 << 20
 
 
 class CleanedPlace(Place):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage.checkpoint import TopicPartition
 from headrace.storage.disk import Disk, DiskError, DiskInUse
+from headrace.storage.identity import WrongDirectory
 from headrace.storage.log import Log
 from headrace.storage.log_directory import LogDirectory, Ports, Shared
 from headrace.storage.move import Move
@@ -117,12 +118,25 @@ class Directories:
         self.on_offline(directory)
 
     def _find_all(self) -> None:
-        """A crash at the very end of a move leaves a partition in two directories: the one with more is kept."""
+        """A crash at the very end of a move leaves a partition in two directories: the one with more is kept.
+
+        Two of different topics are no copies (hazard 9). Which one is wanted is not known here: neither is served, and
+        neither is touched.
+        """
         for directory in self.all:
             for key, log in list(directory.logs.items()):
                 other = self._where.get(key)
                 if other is None:
                     self._where[key] = directory
+                elif None is not other.logs[key].topic_id != log.topic_id is not None:
+                    found = [found.disk.full_path(found.logs[key].place.folder) for found in (other, directory)]
+                    error = WrongDirectory(
+                        f"{found[0]} and {found[1]} are of different topics with one name; "
+                        "move the one that is not wanted out of its log directory, then restart the node"
+                    )
+                    other.take_offline(other.logs[key], error)
+                    directory.take_offline(log, error)
+                    del self._where[key]
                 elif other.logs[key].log_end_offset >= log.log_end_offset:
                     directory.delete(log)
                 else:
@@ -236,6 +250,18 @@ class Directories:
         """Flushes the logs whose flush.ms has passed, in small steps."""
         for directory in self.online:
             yield from directory.flush_due()
+
+    def expire_producers(self, expiration_ms: int) -> Iterator[None]:
+        """Forgets producers that were silent for long, in small steps."""
+        for directory in self.online:
+            yield from directory.expire_producers(expiration_ms)
+
+    def when_start_is_durable(self, topic: str, partition: int, done: Callable[[BaseException | None], None]) -> None:
+        """Calls `done` when a loss of power can't bring back what is before the log's start now.
+
+        Before DeleteRecords is answered: who had records deleted may have had to. All that wait share a checkpoint.
+        """
+        self._where[topic, partition].checkpoint(done)
 
     def checkpoint(self) -> None:
         """Writes down how far the logs have come, away from the loop."""

@@ -29,6 +29,8 @@ from headrace.errors import HeadraceError
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 LOCK_FILE: Final = ".lock"
+WRITE_BEHIND_BYTES: Final = 1 << 20
+"""The write-back of as much is started at once, so that a sync finds little that is dirty."""
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What `replace` appends while it writes; a file of that name at start-up is left over from a crash."""
 

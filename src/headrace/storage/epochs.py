@@ -98,11 +98,6 @@ class LeaderEpochs:
         before = bisect_right(self._starts, offset)
         return self._epochs[before - 1] if before else UNDEFINED_EPOCH
 
-    def previous_epoch(self, epoch: int) -> int:
-        """The largest epoch below one; -1 when there is none."""
-        before = bisect_left(self._epochs, epoch)
-        return self._epochs[before - 1] if before else UNDEFINED_EPOCH
-
     def next_epoch(self, epoch: int) -> int:
         """The least epoch above one; -1 when there is none."""
         after = bisect_right(self._epochs, epoch)

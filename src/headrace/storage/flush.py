@@ -9,17 +9,15 @@ written down as the recovery point is the lesser of the two, because a restart l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Protocol
 
 from headrace.storage import names
 from headrace.storage.checkpoint import encode_numbers
-from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, File, FileVanished
+from headrace.storage.disk import TEMPORARY_SUFFIX, WRITE_BEHIND_BYTES, Disk, DiskError, File, FileVanished
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.place import Place
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
-
-WRITE_BEHIND_BYTES: Final = 1 << 20
 
 Flushed = Callable[[DiskError | None], None]
 """Called when it is durable, with None, or when it will not be."""

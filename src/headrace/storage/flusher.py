@@ -23,9 +23,6 @@ from typing import Final, NamedTuple, TypeAlias
 from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
 from headrace.storage.workers import Workers
 
-WRITE_BEHIND_BYTES: Final = 1 << 20
-"""How much a writer appends before it starts the write-back."""
-
 Waiting: TypeAlias = Callable[[DiskError | None], None]
 """Called on the loop: None when everything appended before the wait is durable."""
 

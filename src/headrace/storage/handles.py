@@ -25,10 +25,13 @@ class Owner(Protocol):
 
 
 class Handles:
-    __slots__ = ("_ring", "capacity")
+    __slots__ = ("_opened", "_ring", "capacity", "capacity_max")
 
     def __init__(self, capacity: int) -> None:
+        self.capacity_max = capacity
         self.capacity = capacity
+        """Less than the most for a while, after the process ran out of descriptors."""
+        self._opened = 0
         self._ring: deque[Owner] = deque()
 
     def __len__(self) -> int:
@@ -37,17 +40,27 @@ class Handles:
 
     def open(self, owner: Owner, disk: Disk, path: str, *, create: bool = False) -> File:
         """Opens a file for an owner, after closing others where that makes one too many."""
+        if self.capacity < self.capacity_max:
+            self._grow()
         self._shrink(self.capacity - 1)
         try:
             file = disk.open(path, create=create)
         except TooManyOpenFiles:
             # The limit of the process is lower than we were told, or others use it up: live with half of what we have.
             self.capacity = max(1, len(self._ring) // 2)
+            self._opened = 0
             self._shrink(self.capacity - 1)
             file = disk.open(path, create=create)
         owner.touched = True
         self._ring.append(owner)
         return file
+
+    def _grow(self) -> None:
+        """An eighth more each time that as many were opened as there may be: who used them up may be gone."""
+        self._opened += 1
+        if self._opened > self.capacity:
+            self._opened = 0
+            self.capacity = min(self.capacity_max, self.capacity + max(1, self.capacity // 8))
 
     def _shrink(self, size: int) -> None:
         ring = self._ring

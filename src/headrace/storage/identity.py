@@ -122,11 +122,6 @@ def encode_topic_id(topic_id: bytes) -> bytes:
     return f"version: {_PARTITION_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
 
 
-def write_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
-    """Blocks for two syncs."""
-    disk.replace(f"{folder}/{PARTITION_METADATA}", encode_topic_id(topic_id))
-
-
 _PROPERTY: Final = re.compile(r"((?:\\.|[^\\=:\s])+)\s*[=:\s]\s*(.*)")
 
 

@@ -119,7 +119,7 @@ class Log:
         log_start_offset: int,
         log_end_offset: int,
         high_watermark: int,
-        lower_recovery_point: Callable[[Log, int], None] = write_truncation_point,
+        lower_recovery_point: Callable[[Log, int, int | None], None] = write_truncation_point,
         now_ms: int,
     ) -> None:
         self.place = place

@@ -84,6 +84,7 @@ class LogDirectory:
         "_on_offline",
         "_ports",
         "_shared",
+        "_waiting",
         "_workers",
         "clean_broker_epoch",
         "disk",
@@ -109,6 +110,8 @@ class LogDirectory:
         self._shared = shared
         self._on_offline = on_offline
         self._is_writing = False
+        self._waiting: list[Callable[[BaseException | None], None]] = []
+        """Who wants to hear of the next checkpoint."""
         self.logs: dict[TopicPartition, Log] = {}
         self.offline_logs: dict[TopicPartition, HeadraceError] = {}
         """Partitions that could not be opened, and why."""
@@ -348,6 +351,17 @@ class LogDirectory:
 
     # --------------------------------------------------------------------------------------------------- looking after
 
+    def take_offline(self, log: Log, error: HeadraceError) -> None:
+        """Serves a log no longer that was opened, and leaves its files as they are."""
+        key = (log.topic, log.partition)
+        for name, offsets in self._checkpoints().items():
+            if key in offsets:
+                self._kept.setdefault(name, {})[key] = offsets[key]
+        del self.logs[key]
+        log.close()
+        logger.error("%s-%d is offline: %s", *key, error)
+        self.offline_logs[key] = error
+
     def look_after(self) -> Iterator[None]:
         """Retention and what is left to remove, one log at a time: the caller goes on when it has time."""
         now_ms = self._ports.now_ms()
@@ -380,11 +394,22 @@ class LogDirectory:
                 log.last_flush_ms = now_ms
                 yield
 
-    def checkpoint(self, done: Callable[[HeadraceError | None], None] = lambda error: None) -> bool:
-        """Writes down how far the logs have come, away from the loop. False when that is under way already."""
-        if self._is_writing or self.offline is not None:
-            return False
+    def checkpoint(self, done: Callable[[BaseException | None], None] | None = None) -> None:
+        """Writes down how far the logs have come, away from the loop. `done` hears when what is so now is durable.
+
+        One is written at a time. Those that wait for the next share it; who does not wait is content with the one that
+        is under way.
+        """
+        if self.offline is not None:
+            if done is not None:
+                done(self.offline)
+            return
+        if done is not None:
+            self._waiting.append(done)
+        if self._is_writing:
+            return
         self._is_writing = True
+        waiting, self._waiting = self._waiting, []
         logs = [(log, *log.offer_recovery_point()) for log in self.logs.values()]
         contents = self._checkpoints()
         disk = self.disk
@@ -405,10 +430,12 @@ class LogDirectory:
                 logger.error("the checkpoints of %s can't be written: %s", self.root, error)
             else:
                 raise error
-            done(error)
+            for told in waiting:
+                told(error)
+            if self._waiting:
+                self.checkpoint(self._waiting.pop())
 
         self._workers.run(job, written)
-        return True
 
     def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
         logs = self.logs

@@ -26,7 +26,6 @@ from headrace.protocol.control import ControlType, read_control
 
 RECENT_BATCHES: Final = 5
 NO_TRANSACTION: Final = -1
-LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
 """How far beyond transaction.max.timeout.ms an open transaction counts as hanging."""
 
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
@@ -275,25 +274,12 @@ class ProducerState:
         unstable = self.first_unstable_offset
         return high_watermark if unstable is None or unstable > high_watermark else unstable
 
-    @property
-    def first_undecided_offset(self) -> int | None:
-        """The start of the oldest open transaction, wherever the high watermark is: the cleaner stops there."""
-        return next(iter(self._ongoing), None)
-
     def transaction_offset(self, producer_id: int) -> int | None:
         """Where the open transaction of a producer begins; None when there is none."""
         producer = self.producers.get(producer_id)
         return (
             None if producer is None or producer.transaction_offset == NO_TRANSACTION else producer.transaction_offset
         )
-
-    def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
-        """The oldest open transaction is so old that its coordinator must have forgotten it (hazard 5)."""
-        producer_id = next(iter(self._ongoing.values()), None)
-        if producer_id is None:
-            return False
-        last_ms = self.producers[producer_id].last_timestamp_ms
-        return last_ms > 0 and now_ms - last_ms > transaction_max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     def __iter__(self) -> Iterator[tuple[int, Producer]]:
         return iter(self.producers.items())

@@ -9,14 +9,13 @@ INTERVAL_S: Final = 1.0
 
 
 class Progress:
-    __slots__ = ("_clock", "_next_s", "_report", "logs_done", "logs_total", "started_s", "verified_bytes")
+    __slots__ = ("_clock", "_next_s", "_report", "logs_done", "logs_total", "verified_bytes")
 
     def __init__(self, report: Callable[[Progress], None], clock: Callable[[], float]) -> None:
         """`clock` counts seconds, from any start."""
         self._report = report
         self._clock = clock
-        self.started_s = clock()
-        self._next_s = self.started_s + INTERVAL_S
+        self._next_s = clock() + INTERVAL_S
         self.logs_total = 0
         self.logs_done = 0
         self.verified_bytes = 0
@@ -31,10 +30,6 @@ class Progress:
     def verified(self, size_bytes: int) -> None:
         self.verified_bytes += size_bytes
         self._tell()
-
-    @property
-    def elapsed_s(self) -> float:
-        return self._clock() - self.started_s
 
     def _tell(self) -> None:
         now_s = self._clock()

@@ -67,7 +67,7 @@ def open_log(
     saved: Saved,
     now_ms: int,
     topic_id: bytes | None = None,
-    lower_recovery_point: Callable[[Log, int], None] = write_truncation_point,
+    lower_recovery_point: Callable[[Log, int, int | None], None] = write_truncation_point,
     advanced: Callable[[int], None] | None = None,
 ) -> Log:
     """Opens the log in a folder that is there, or begins one in it.
@@ -77,12 +77,12 @@ def open_log(
     place.index_interval_bytes = config.index_interval_bytes
     stock = take_stock(place, is_clean=saved.is_clean)
     offered_recovery_point = saved.recovery_point
-    truncation_point = None
+    truncation_point, restart_offset = None, 0
     if stock.has_truncation_point:
         if saved.is_clean:
             remove_truncation_point(place)
         else:
-            truncation_point = read_truncation_point(place)
+            truncation_point, restart_offset = read_truncation_point(place)
             saved = saved._replace(
                 recovery_point=min(saved.recovery_point, truncation_point),
                 clean_offset=min(saved.clean_offset, truncation_point),
@@ -93,8 +93,9 @@ def open_log(
     if saved.closed is not None:
         saved, without_index = _compare(place, segments, saved, saved.closed)
     if not len(segments):
-        segments.append(Segment.create(place, saved.log_start_offset, now_ms))
-        snapshots.remove_above(saved.log_start_offset)
+        start_offset = max(saved.log_start_offset, restart_offset)
+        segments.append(Segment.create(place, start_offset, now_ms))
+        snapshots.remove_above(start_offset)
     elif saved.is_clean and not segments.active.size_bytes and saved.recovery_point > segments.active.base_offset:
         logger.warning("%s was emptied after a clean stop; the log is recovered", segments.active.full_path())
         saved = saved._replace(is_clean=False)

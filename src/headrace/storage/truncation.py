@@ -96,6 +96,10 @@ def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | N
     log.require_online()
     logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
     _lower_recovery_point(log, offset)
+    # After a crash that leaves no segment, it must not begin where the checkpoint says: what follows is at `offset`.
+    recovery_point = offset if log.truncation_point is None else min(offset, log.truncation_point)
+    log.lower_recovery_point(log, recovery_point, offset)
+    log.truncation_point = recovery_point
     with _all_or_offline(log, min(offset, log.segments[0].base_offset)):
         for segment in reversed(log.segments):
             log.discard(segment, now_ms)
@@ -197,5 +201,5 @@ def limit_recovery_point(log: Log, recovery_point: int) -> None:
     if log.truncation_point is not None:
         found = min(found, log.truncation_point)
     if recovery_point < found:
-        log.lower_recovery_point(log, recovery_point)
+        log.lower_recovery_point(log, recovery_point, None)
         log.truncation_point = recovery_point
