@@ -21,7 +21,7 @@ NAMES = st.sampled_from(["a", "b", "c"])
 class AnyController(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
-        self.cluster = Deciding()
+        self.cluster = Deciding().up(1, 2, 3).create("a", [[1, 2], [2, 3]]).create("b", [[3]])
         self.incarnations = dict.fromkeys((1, 2, 3), 1)
         self.waiting: list[tuple[int, Message]] = []
         """What will be answered, when the image has come so far."""
@@ -55,10 +55,21 @@ class AnyController(RuleBasedStateMachine):
         ids = [directory(broker_id, number) for number in range(directories)]
         self.ask(registration(broker_id, self.incarnations[broker_id], directories=ids))
 
+    @rule(broker_id=BROKERS, with_controller=st.booleans())
+    def restart(self, broker_id: int, with_controller: bool) -> None:
+        """As it goes most of the time: its end is noticed, it registers, reads its registration and is unfenced."""
+        if with_controller:  # both were one process, and nobody was there to notice
+            self.depose(1)
+        else:
+            self.lose(broker_id)
+        self.register(broker_id, True, 2)
+        self.cluster.commit()
+        self.beat(broker_id, False, True, "", -1)
+
     @rule(
         broker_id=BROKERS,
         is_stale=st.integers(0, 9).map(lambda n: n == 0),
-        is_caught_up=st.integers(0, 9).map(lambda n: n > 0),
+        is_caught_up=st.integers(0, 9).map(lambda n: n < 9),
         wants=st.sampled_from(["", "", "", "", "fence", "stop"]),
         offline=st.integers(-8, 1),
     )
