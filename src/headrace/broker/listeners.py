@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from headrace.config import ListenerConfig, RequestConfig
 from headrace.config.listeners import host_and_port
-from headrace.errors import HeadraceError
 from headrace.metadata.image import Endpoint
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
@@ -20,7 +19,11 @@ WITHOUT_LIMIT = 2**62
 
 
 class Listeners:
-    """Opened one after another; when one can't be, those before it are closed again."""
+    """Bound when the node starts, so that it knows its addresses, and open when it is ready.
+
+    Whoever connects in between is refused, and tries again: a client that is told of a cluster without brokers may wait
+    for minutes, and a producer must not write under the leader epoch of the life before.
+    """
 
     __slots__ = ("_config", "_host_name", "all", "budget", "endpoints")
 
@@ -49,14 +52,10 @@ class Listeners:
         self.endpoints: list[Endpoint] = []
         """What clients are told, by listener, once they are open."""
 
-    async def start(self) -> None:
+    async def bind(self) -> None:
         told = {address.name: address for address in self._config.advertised()}
         for listener, address in zip(self.all, self._config.addresses(), strict=True):
-            try:
-                _, port = await listener.start(address.host, address.port)
-            except HeadraceError:
-                await self.stop(grace_seconds=0)
-                raise
+            _, port = await listener.bind(address.host, address.port)
             advertised = told.get(address.name)
             if advertised is not None:
                 host, port = advertised.host, advertised.port or port
@@ -64,7 +63,11 @@ class Listeners:
                 host = self._host_name() if address.is_wildcard else address.host
             protocol = self._config.security_protocol(address.name)
             self.endpoints.append(Endpoint(address.name, host, port, protocol))
-            logger.info("%s listens; clients are told %s", listener.name, host_and_port(host, port))
+
+    async def serve(self) -> None:
+        for listener, endpoint in zip(self.all, self.endpoints, strict=True):
+            await listener.serve()
+            logger.info("%s listens; clients are told %s", listener.name, host_and_port(endpoint.host, endpoint.port))
 
     async def stop(self, grace_seconds: float) -> None:
         """Accepts no more, gives replies under way a moment, then closes everything."""

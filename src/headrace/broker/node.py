@@ -1,7 +1,8 @@
 """A node: controller and broker in one process. The only place where the parts meet.
 
 It starts from the bottom up: the folders are claimed, the metadata log is read and a leader found, the logs are opened
-and the partitions hosted, the listeners opened, and the broker registered. It stops from the top down.
+and the partitions hosted, the listeners bound, the broker registered, and then clients let in. It stops from the top
+down.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Node:
         listeners = self._listeners = Listeners(
             config.listener, config.request, self._router(metadata, replicas, lifecycle).handle, ports.host_name
         )
-        await listeners.start()
+        await listeners.bind()
         await lifecycle.start(
             cluster_id=self.cluster_id,
             incarnation_id=ports.random_bytes(16),
@@ -155,6 +156,7 @@ class Node:
             directories=[directory.id for directory in directories.all],
             previous_epoch=self._previous_epoch(directories),
         )
+        await listeners.serve()
         upkeep = self._upkeep = Upkeep(replicas, settings, config.storage, waits, call_soon=self._loop.call_soon)
         upkeep.start()
         logger.info("node %d of cluster %s is ready", self.id, self.cluster_id)

@@ -15,6 +15,7 @@ from headrace.net.framing import Receiver
 
 logger = logging.getLogger(__name__)
 
+BACKLOG = 1024
 TICK_MS = 250
 """How exact idle times are. A connection notes the tick and not the clock, which would cost more than the rest."""
 
@@ -70,14 +71,31 @@ class Listener:
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address, whose port was chosen by the system if it was 0."""
+        address = await self.bind(host, port)
+        await self.serve()
+        return address
+
+    async def bind(self, host: str, port: int) -> tuple[str, int]:
+        """Take the address, without anyone being able to connect yet."""
         loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(lambda: Connection(self), host, port, backlog=1024)
+            self._server = await loop.create_server(
+                lambda: Connection(self), host or None, port, backlog=BACKLOG, start_serving=False
+            )
         except OSError as error:
             raise HeadraceError(_cannot_listen(error, host, port)) from error
-        self._timer = loop.call_later(TICK_MS / 1000, self._ticked)
         address = self._server.sockets[0].getsockname()
         return str(address[0]), int(address[1])
+
+    async def serve(self) -> None:
+        """Accept connections."""
+        assert self._server is not None
+        host, port = self._server.sockets[0].getsockname()[:2]
+        try:
+            await self._server.start_serving()
+        except OSError as error:  # two may take an address, and one may listen on it
+            raise HeadraceError(_cannot_listen(error, host, port)) from error
+        self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._ticked)
 
     async def stop(self, grace_seconds: float = 0) -> None:
         """Accept no more, give replies under way a moment, then close everything."""
