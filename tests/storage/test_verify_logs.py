@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from headrace.storage.verify import verify
 from headrace.storage.verify_report import Report, Severity
 from headrace.testing.disk import Crash, Faults, FaultyDisk, Platter
 from tests.storage.batches import START_MS, batch
-from tests.storage.folders import flip, put
+from tests.storage.folders import cut, flip, put
 from tests.storage.logs import FOLDER, open_at, reopened
 
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=20, retention_bytes=4000)
@@ -181,6 +182,45 @@ def test_what_keeps_recovery_from_opening_a_log_is_found_beforehand(seed: int, p
         }
     except HeadraceError:
         assert not report.is_sound
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_hazard_8_a_flipped_bit_in_the_last_base_offset_is_found(clean: bool) -> None:
+    log = open_at(FaultyDisk(), CONFIG)
+    for _ in range(3):
+        log.append_as_leader(memoryview(batch(b"one")), 0, START_MS)
+    log.write_out()
+    disk = log.place.disk
+    assert isinstance(disk, FaultyDisk)
+    path = log.segments.active.path()
+    flip(disk, path, disk.stat(path).size // 3 * 2 + 5)
+    if clean:
+        put(disk, ".kafka_cleanshutdown", b"")
+    report = next(verify(take_inventory(disk, FOLDER)))
+    (problem,) = (problem for problem in report.problems if "one bit of the first is wrong" in problem.what)
+    assert problem.severity is (Severity.DAMAGE if clean else Severity.NOTE)
+
+
+def test_hazard_8_the_advice_for_damage_says_what_is_given_up() -> None:
+    log = open_at(FaultyDisk(), CONFIG)
+    for _ in range(60):
+        log.append_as_leader(memoryview(batch(b"v" * 100)), 0, START_MS)
+    log.write_out()
+    disk = log.place.disk
+    assert isinstance(disk, FaultyDisk)
+    first, second = log.segments[:2]
+    flip(disk, first.path(), first.size_bytes - 5)
+    put(disk, ".kafka_cleanshutdown", b"")
+    lost = second.base_offset - 1
+    problem = next(verify(take_inventory(disk, FOLDER))).problems[0]
+    assert problem.position is not None
+    assert (
+        f"Else give up offsets {lost} to {lost}, which readers then pass over: stop the node, `truncate"
+        in problem.advice
+    )
+    cut(disk, first.path(), problem.position)
+    told = [problem.what for problem in next(verify(take_inventory(disk, FOLDER))).problems]
+    assert any(f"offsets {lost} to {lost} should come next, and are not there" in what for what in told), told
 
 
 def test_hazard_7_an_abort_that_was_truncated_is_not_in_the_index_after_a_crash() -> None:

@@ -109,11 +109,23 @@ class SegmentFiles:
 class PartitionFiles:
     """What lies in the folder of one partition."""
 
-    __slots__ = ("folder", "metadata_snapshots", "name", "orphans", "others", "put_aside", "segments", "snapshots")
+    __slots__ = (
+        "folder",
+        "has_holes",
+        "metadata_snapshots",
+        "name",
+        "orphans",
+        "others",
+        "put_aside",
+        "segments",
+        "snapshots",
+    )
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.name = names.parse_folder(folder) or Folder(folder, -1)
+        self.has_holes = False
+        """It is written down that its offsets have jumped."""
         self.segments: list[SegmentFiles] = []
         """Ascending."""
         self.snapshots: dict[int, int] = {}
@@ -200,6 +212,7 @@ def take_partition(disk: Disk, folder: str) -> PartitionFiles:
     for name, stat in disk.scan(folder).items():
         known = None if stat.is_directory else file_named(name)
         if name in (names.HOLES, TRUNCATION_POINT):
+            partition.has_holes = partition.has_holes or name == names.HOLES
             continue
         if known is None and not name.endswith(TEMPORARY_SUFFIX):
             partition.others.append(name)

@@ -110,6 +110,7 @@ class PartitionCheck:
 
     def _segment(self, number: int, segment: SegmentFiles) -> None:
         is_last = number + 1 == len(self.partition.segments)
+        follower = None if is_last else self.partition.segments[number + 1]
         path = self.partition.path(segment.name())
         # Before the file is opened: what an index says was in the log before it was in the index.
         offsets = OffsetIndexCheck(self._index(OffsetIndex, number, names.INDEX))
@@ -118,7 +119,7 @@ class PartitionCheck:
         try:
             file = self.disk.open(path, read_only=True)
             try:
-                end_position = self._batches(file, segment, path, is_last, offsets, times)
+                end_position = self._batches(file, segment, path, follower, offsets, times)
             finally:
                 file.close()
         except FileVanished:
@@ -151,13 +152,16 @@ class PartitionCheck:
         file: File,
         segment: SegmentFiles,
         path: str,
-        is_last: bool,
+        follower: SegmentFiles | None,
         offsets: OffsetIndexCheck,
         times: TimeIndexCheck,
     ) -> int:
         """Walks a segment; returns where its sound batches end."""
+        is_last = follower is None
         self.next_offset = max(self.next_offset, segment.base_offset)
         walk = Walk(file, file.size(), segment.base_offset)
+        walk.has_holes = self.partition.has_holes or self.known.cleaned_offset is not None
+        walk.end_offset = None if follower is None else follower.base_offset
         for growths_left in range(_GROWTHS_MAX, -1, -1):
             for found in walk(self.advanced):
                 if not isinstance(found, Damage):
@@ -169,7 +173,7 @@ class PartitionCheck:
                 if is_tail and file.size() > walk.size_bytes and growths_left:
                     break  # a node is writing there: the batch is whole by now
                 self.is_tail_told = is_tail
-                self._damaged(file, path, found, is_last)
+                self._damaged(file, path, found, follower)
                 if self.is_cut:
                     return walk.position
                 offsets.skip(found)
@@ -202,7 +206,8 @@ class PartitionCheck:
         except ProtocolError as error:
             report.damage(path, f"the batch with base offset {batch.base_offset}: {error}", FETCH_ANEW, position)
 
-    def _damaged(self, file: File, path: str, damage: Damage, is_last: bool) -> None:
+    def _damaged(self, file: File, path: str, damage: Damage, follower: SegmentFiles | None) -> None:
+        is_last = follower is None
         what = f"bytes {damage.position} to {damage.end}: {damage.reason}"
         is_tail = damage.is_lost_write or (is_last and not damage.is_followed)
         if is_tail and not self._is_durable(self.next_offset):
@@ -217,10 +222,15 @@ class PartitionCheck:
         magic = file.read(damage.position + 16, 1)
         if magic and magic[0] in _OLD_FORMATS and not damage.is_lost_write:
             what += f" (of message format {magic[0]}, perhaps, which Kafka wrote before 0.11 and nothing here reads)"
+        given_up = "the rest of this file"
+        if follower is not None and self._is_durable(self.next_offset):
+            given_up = f"offsets {self.next_offset} to {follower.base_offset - 1}, which readers then pass over"
+        elif follower is not None:
+            given_up = f"everything from offset {self.next_offset} on"
         self.report.damage(
             path,
             what,
-            f"{FETCH_ANEW} Else give up the rest of this file: stop the node, `truncate -s {damage.position} "
+            f"{FETCH_ANEW} Else give up {given_up}: stop the node, `truncate -s {damage.position} "
             f"{self.disk.full_path(path)}`, remove .kafka_cleanshutdown from the log directory, and start it.",
             damage.position,
         )

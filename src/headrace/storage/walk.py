@@ -20,7 +20,7 @@ DECOMPRESSED_BYTES_MAX: Final = 256 << 20
 class Walk:
     """One walk over one file. `position` is where the current batch begins, and where the sound ones end at last."""
 
-    __slots__ = ("_file", "base_offset", "next_offset", "position", "size_bytes")
+    __slots__ = ("_file", "base_offset", "end_offset", "has_holes", "next_offset", "position", "size_bytes")
 
     def __init__(self, file: File, size_bytes: int, base_offset: int, position: int = 0) -> None:
         self._file = file
@@ -29,6 +29,9 @@ class Walk:
         self.position = position
         self.next_offset = base_offset
         """Behind the last sound batch; at a Damage, behind the last one before it."""
+        self.has_holes = True
+        self.end_offset: int | None = None
+        """As those of `SegmentScan`."""
 
     def __call__(self, advanced: Callable[[int], None] | None = None) -> Iterator[Batch | Damage]:
         """The batches, and in their places the bytes that are none; a batch's buffer is valid until the next.
@@ -40,6 +43,8 @@ class Walk:
             start = self.position
             passed.reached(start)
             scan = SegmentScan(self._file, self.size_bytes, self.base_offset, start)
+            scan.has_holes = self.has_holes or start > 0  # which offset is next is only known at the start
+            scan.end_offset = self.end_offset
             for batch in scan.batches(passed.read):
                 self.position = scan.position
                 yield batch
