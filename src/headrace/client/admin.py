@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headrace.client.cluster import Cluster
+from headrace.client.errors import Unreachable
 from headrace.client.metadata import Metadata, Node, TopicInfo
-from headrace.errors import Error, Refused
+from headrace.errors import Error, HeadraceError, Refused
 from headrace.net.peer import Disconnected
 from headrace.protocol.message import Message
 from headrace.protocol.messages import (
@@ -129,19 +130,20 @@ class Admin:
         cluster = self._cluster
         backoff = cluster.backoff()
         deadline = asyncio.get_running_loop().time() + cluster.settings.operation_timeout_s
+        is_stale = not cluster.metadata.nodes
         while True:
             try:
-                if not cluster.metadata.nodes:
+                if is_stale:
                     await cluster.refresh()
+                is_stale = True
                 link = cluster.link(cluster.metadata.controller_id)
                 answer = await (cluster.call_any(request) if link is None else link.call(request))
                 if not any(result.error_code == Error.NOT_CONTROLLER for result in results(answer)):
                     return answer
-                failure: Refused | Disconnected = Refused(Error.NOT_CONTROLLER, "No broker knows the controller.")
-            except Disconnected as error:
+                failure: HeadraceError = Refused(Error.NOT_CONTROLLER, "No broker knows the controller.")
+            except (Disconnected, Unreachable) as error:
                 failure = error
             await cluster.wait_to_retry(backoff, deadline, failure)
-            await cluster.refresh()
 
 
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
