@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.errors import ProtocolError
 from headrace.net.framing import FrameProtocol
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from headrace.net.listener import Listener
 
 logger = logging.getLogger(__name__)
+
+HELD_REPLIES_MAX: Final = 64
+HELD_BYTES_MAX: Final = 4096
+"""Replies that are held back are small and few: a client that does not read is to be noticed in time."""
 
 
 class Slot:
@@ -44,7 +48,9 @@ class Connection(FrameProtocol):
 
     __slots__ = (
         "_has_ended",
+        "_held_replies",
         "_is_closing",
+        "_is_holding",
         "_is_reading",
         "_slots",
         "_transport",
@@ -67,6 +73,8 @@ class Connection(FrameProtocol):
         """The listener's tick at which bytes last came or went."""
         self._transport: asyncio.Transport | None = None
         self._slots: deque[Slot] = deque()
+        self._held_replies: list[Any] = []
+        self._is_holding = False
         self._is_reading = True
         self._is_closing = False
         self._has_ended = False
@@ -92,6 +100,7 @@ class Connection(FrameProtocol):
     def close(self) -> None:
         """Close once what was written has been sent."""
         if not self._is_closing:
+            self.frames_end()
             self._is_closing = True
             self.drop_frames()
             if self._transport is not None:
@@ -124,15 +133,34 @@ class Connection(FrameProtocol):
         while slots and slots[0]._is_filled:
             buffers += slots.popleft()._buffers
         if buffers and not self._is_closing:
+            if not self._is_holding:  # slots that are filled in one round, by a group commit say, go together too
+                self._is_holding = True
+                asyncio.get_running_loop().call_soon(self.frames_end)
             self._write(buffers)
         if self._has_ended and not slots:
             self.close()
         else:
             self._update_reading()
 
+    def frames_begin(self) -> None:
+        # Replies to requests that came together go together: to send is the dearest part of a small request.
+        self._is_holding = True
+
+    def frames_end(self) -> None:
+        self._is_holding = False
+        if self._held_replies:
+            held, self._held_replies = self._held_replies, []
+            self._write(held)
+
     def _write(self, buffers: list[Any]) -> None:
         transport = self._transport
         if transport is None or self._is_closing:
+            return
+        if self._is_holding:
+            self._held_replies += buffers
+            if len(self._held_replies) >= HELD_REPLIES_MAX or len(buffers[-1]) >= HELD_BYTES_MAX or len(buffers) > 1:
+                self.frames_end()
+                self._is_holding = True
             return
         self.active_at = self.listener.tick
         if len(buffers) == 1:

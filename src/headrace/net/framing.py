@@ -61,6 +61,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def progressed(self) -> None:
         """More of an unfinished frame came."""
 
+    def frames_begin(self) -> None:
+        """Frames follow, one or many, that came together."""
+
+    def frames_end(self) -> None:
+        """Those were all, or there is no going on with the rest."""
+
     @property
     def wants_bytes(self) -> bool:
         """False while the connection waits for room in the budget."""
@@ -110,6 +116,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _cut(self, data: memoryview) -> None:
         position, end = 0, len(data)
+        self.frames_begin()
         try:
             while position + SIZE_BYTES <= end:
                 if self._stopped:
@@ -120,8 +127,10 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self.frame_received(data[position + SIZE_BYTES : stop])
                 position = stop
         except ProtocolError as error:
+            self.frames_end()
             self.frame_refused(error)
             return
+        self.frames_end()
         if position < end:
             if self._stopped:
                 self._backlog += bytes(data[position:])
