@@ -1,0 +1,1 @@
+"""Benchmarks of the broker's handlers."""
