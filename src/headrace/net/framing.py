@@ -18,27 +18,51 @@ TRUSTED_BYTES: Final = 2 << 20
 no memory; it counts against the budget in full."""
 
 
-class Receiver:
-    """What the connections of a loop share: the receive buffer, the frame limit, the budget for unfinished frames."""
+SPARES_MAX: Final = 4
 
-    __slots__ = ("budget", "buffer", "frame_bytes_max")
+
+class Receiver:
+    """What the connections of a loop share: the receive buffer, the frame limit, the budget for unfinished frames.
+
+    And buffers for large frames, which are used again: new memory costs as much as the check of what comes into it.
+    """
+
+    __slots__ = ("_spares", "budget", "buffer", "frame_bytes_max")
 
     def __init__(self, frame_bytes_max: int, budget: Budget) -> None:
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.frame_bytes_max = frame_bytes_max
         self.budget = budget
+        self._spares: dict[int, list[bytearray]] = {}
+        """By size, which is a power of two."""
+
+    def take_buffer(self, size_bytes: int) -> bytearray:
+        """At least so large, and for as long as `give_back_buffer` is not called. What is in it is any bytes."""
+        if not RECEIVE_BYTES < size_bytes <= TRUSTED_BYTES:
+            return bytearray(size_bytes)
+        capacity = 1 << (size_bytes - 1).bit_length()
+        spares = self._spares.get(capacity)
+        return spares.pop() if spares else bytearray(capacity)
+
+    def give_back_buffer(self, buffer: bytearray) -> None:
+        size_bytes = len(buffer)
+        if RECEIVE_BYTES < size_bytes <= TRUSTED_BYTES and size_bytes & (size_bytes - 1) == 0:
+            spares = self._spares.setdefault(size_bytes, [])
+            if len(spares) < SPARES_MAX:
+                spares.append(buffer)
 
 
 class FrameProtocol(asyncio.BufferedProtocol):
     """A protocol that is told of frames instead of bytes. A frame is valid until `frame_received` returns."""
 
-    __slots__ = ("_backlog", "_filled", "_frame", "_held_bytes", "_receiver", "_rest", "_size", "_stopped")
+    __slots__ = ("_backlog", "_filled", "_frame", "_held_bytes", "_receiver", "_rest", "_room", "_size", "_stopped")
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
         self._frame: bytearray | None = None  # an unfinished frame, with its four bytes of length
         self._rest: memoryview | None = None  # where its next bytes go
         self._filled = 0
+        self._room = 0  # how much of the frame the buffer is for
         self._size = 0  # of the whole of it; 0 while its length is not known
         self._held_bytes = 0
         self._backlog = b""  # bytes that came while the reader was stopped
@@ -142,6 +166,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._filled = len(part)
         if self._filled < SIZE_BYTES:
             self._frame = bytearray(SIZE_BYTES)
+            self._room = SIZE_BYTES
             self._frame[: self._filled] = part
             self._open_rest()
         else:
@@ -164,11 +189,12 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _open_rest(self) -> None:
         assert self._frame is not None
-        self._rest = memoryview(self._frame)[self._filled :]
+        self._rest = memoryview(self._frame)[self._filled : self._room]
 
     def _grow(self, part: bytearray | memoryview) -> None:
         """A new buffer: the loop may still hold a view of the old one, which then can't change its size."""
-        self._frame = bytearray(min(self._size, max(TRUSTED_BYTES, 2 * self._filled)))
+        self._room = min(self._size, max(TRUSTED_BYTES, 2 * self._filled))
+        self._frame = self._receiver.take_buffer(self._room)
         self._frame[: self._filled] = part
         self._open_rest()
 
@@ -176,7 +202,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """More bytes of the unfinished frame came."""
         frame = self._frame
         assert frame is not None
-        if self._filled < len(frame):
+        if self._filled < self._room:
             self._open_rest()
             return
         try:
@@ -192,20 +218,22 @@ class FrameProtocol(asyncio.BufferedProtocol):
                 self._grow(frame)
                 self._reserve()
                 return
-        if self._filled < self._size:
-            self._grow(frame)
+        size = self._size
+        if self._filled < size:
+            self._grow(memoryview(frame)[: self._filled])
             return
         if self._stopped:
-            self._backlog += bytes(frame)
+            self._backlog += bytes(memoryview(frame)[:size])
             self._release()
             return
         # The frame is whole. A handler may stop the frames, and then the next bytes must find the shared buffer.
         self._release()
-        self.frame_received(memoryview(frame)[SIZE_BYTES:])
+        self.frame_received(memoryview(frame)[SIZE_BYTES:size])
+        self._receiver.give_back_buffer(frame)
 
     def _release(self) -> None:
         held, self._held_bytes = self._held_bytes, 0
         self._frame = self._rest = None
-        self._filled = self._size = 0
+        self._filled = self._room = self._size = 0
         if held:
             self._receiver.budget.give_back(held)
