@@ -9,6 +9,7 @@ from headrace.net.peer import Disconnected, Peer
 from headrace.protocol import messages as m
 from headrace.protocol.apis import find_api
 from headrace.protocol.frame import read_response
+from headrace.protocol.message import Message
 from headrace.testing.disk import FaultyDisk
 from tests.broker.nodes import ask, connected, run, running
 
@@ -146,5 +147,31 @@ def test_listeners_answer_with_their_own_endpoints() -> None:
                     assert (broker.host, broker.port) == (host, node.endpoints[number].port)
                     response = await ask(peer, m.DescribeClusterRequest(), 1)
                     assert [broker.host for broker in response.brokers] == [host]
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    ("question", "version"), [(m.MetadataRequest(topics=None), 12), (m.DescribeClusterRequest(endpoint_type=1), 1)]
+)
+def test_a_broker_that_is_leaving_closes_and_does_not_tell_of_a_cluster_without_brokers(
+    question: Message, version: int
+) -> None:
+    """librdkafka drops all that it knew when it is told of no brokers, and may not find back after the restart."""
+
+    async def check() -> None:
+        async with (
+            running(broker_heartbeat_interval_ms="60000", broker_session_timeout_ms="90000") as node,
+            connected(node) as peer,
+        ):
+            assert len((await ask(peer, question, version)).brokers) == 1
+            assert node._metadata is not None
+            assert node._lifecycle is not None
+            leave = m.BrokerHeartbeatRequest(broker_id=node.id, broker_epoch=node._lifecycle.epoch, want_shut_down=True)
+            response = await node._metadata.channel.call(leave, 30)
+            assert isinstance(response, m.BrokerHeartbeatResponse)
+            assert response.should_shut_down
+            with pytest.raises(Disconnected):
+                await ask(peer, question, version)
 
     run(check())

@@ -82,6 +82,8 @@ class Cluster:
                         is_fenced=broker.is_fenced,
                     )
                 )
+        if not response.brokers:
+            close_as_nobody_serves(connection)
         return response
 
     def find_coordinator(self, connection: Connection, request: Request) -> m.FindCoordinatorResponse:
@@ -104,3 +106,12 @@ def any_active_broker(image: Image, chance: int) -> int:
     """For "the controller": any broker forwards to it, so that load is spread, as Kafka does."""
     active = [broker.id for broker in image.brokers.values() if not broker.is_fenced]
     return active[chance % len(active)] if active else -1
+
+
+def close_as_nobody_serves(connection: Connection) -> None:
+    """Instead of telling a client that there are no brokers: this one is about to stop.
+
+    librdkafka drops every broker that it knew when it is told so, and may not find back for minutes after the restart;
+    a connection that closes it opens again.
+    """
+    connection.close()

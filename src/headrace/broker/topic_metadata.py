@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from headrace.broker.cluster import any_active_broker
+from headrace.broker.cluster import any_active_broker, close_as_nobody_serves
 from headrace.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from headrace.broker.topics import Creates
 from headrace.errors import Error, Refused
@@ -124,6 +124,8 @@ class TopicMetadata:
                         node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
                     )
                 )
+        if not response.brokers:
+            close_as_nobody_serves(connection)
         if body.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
         return response
