@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+import os
+import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
 
 from bench.node.peers import Peer
 from headrace.protocol import messages as m
 from tests.compat.requests import settle
 from tests.compat.wire import Wire
+
+GONE_TIMEOUT_S: Final = 60
+
+
+@contextmanager
+def topic_of(peer: Peer, partitions: int, **settings: str) -> Iterator[str]:
+    """A topic of its own, whose data is gone from the memory and the disk after it."""
+    name = make_topic(peer, partitions, **settings)
+    try:
+        yield name
+    finally:
+        remove_topic(peer, name)
 
 
 def make_topic(peer: Peer, partitions: int, **settings: str) -> str:
@@ -27,10 +44,15 @@ def make_topic(peer: Peer, partitions: int, **settings: str) -> str:
 
 
 def remove_topic(peer: Peer, name: str) -> None:
-    """Its data would fill the memory that the next round writes to."""
+    """Returns when its files are gone and nothing is left to be written: the next round shall not pay for this one."""
     if peer.name == "bare":
         for file in peer.folder.glob(f"{name}-*.log"):
+            os.truncate(file, 0)  # the loop holds it open
             file.unlink()
-        return
-    with Wire(peer.bootstrap) as wire:
-        wire.ask(m.DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
+    else:
+        with Wire(peer.bootstrap) as wire:
+            wire.ask(m.DeleteTopicsRequest(topic_names=[name], timeout_ms=60_000), 5)
+        deadline = time.monotonic() + GONE_TIMEOUT_S
+        while time.monotonic() < deadline and any(peer.folder.rglob(f"{name}-*")):
+            time.sleep(0.05)
+    os.sync()

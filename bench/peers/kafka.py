@@ -79,6 +79,8 @@ class Kafka:
         self.port = port or free_port()
         self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
+        self.began_s = 0.0
+        """When the process was started, by the monotonic clock."""
 
     @property
     def data(self) -> Path:
@@ -96,6 +98,7 @@ class Kafka:
             properties.write_text(self._properties())
             cluster_id = tool("kafka.tools.StorageTool", "random-uuid").split()[-1]
             tool("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(properties))
+        self.began_s = time.monotonic()
         with open(self.folder / "server.log", "ab") as log:
             self.process = subprocess.Popen(
                 java("kafka.Kafka", str(properties), options=JVM_OPTIONS), stdout=log, stderr=log, cwd=self.folder
@@ -109,7 +112,7 @@ class Kafka:
                 probe.settimeout(1)
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
-            time.sleep(0.2)
+            time.sleep(0.02)
         raise PeerError(f"Kafka did not start within {START_TIMEOUT_S} s; {self.folder}/server.log says why.")
 
     def stop(self) -> None:

@@ -1,0 +1,98 @@
+"""How long an acknowledgement takes: `python -m bench.node.latency [--peers ours,kafka] [--cases 10,000]`.
+
+One-record requests of 100 B leave at a fixed rate whether or not earlier ones are answered, on one connection to each
+of two partitions, and each counts from when it was due. Peers take turns; the first round warms up and is not counted,
+the others give the median of each percentile.
+
+With acks=all ours fsyncs before it answers and the others do not; `flush.messages=1` makes both do so with acks=1.
+The bulk producer beside it sends 90 MB/s in batches of 1 MB, acks=1, to a topic of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from bench.node import load, peers
+from bench.node.report import arguments_of, middle, ratio, say, show
+from bench.node.topics import topic_of
+
+RECORD_BYTES: Final = 100
+ROUND_S: Final = 10
+BULK: Final = load.Work(1_000, 1_000, 0)
+BULK_A_SECOND: Final = 90
+BULK_LEAD_S: Final = 3
+
+
+class Case(NamedTuple):
+    rate: int
+    acks: int = 1
+    flush_messages: bool = False
+    beside_bulk: bool = False
+
+
+CASES: Final = {
+    "1,000/s, acks=1": Case(1_000),
+    "1,000/s, acks=all": Case(1_000, -1),
+    "1,000/s, acks=1, flush.messages=1": Case(1_000, flush_messages=True),
+    "1,000/s, acks=all, beside 90 MB/s": Case(1_000, -1, beside_bulk=True),
+    "10,000/s, acks=1": Case(10_000),
+    "10,000/s, acks=all": Case(10_000, -1),
+}
+
+
+def measure(peer: peers.Peer, case: Case, duration_s: float) -> load.Result:
+    settings = {"flush_messages": "1"} if case.flush_messages else {}
+    work = load.Work(RECORD_BYTES, 1, int(case.rate * duration_s), case.acks)
+    with topic_of(peer, load.PARTITIONS, **settings) as topic, topic_of(peer, load.PARTITIONS) as other:
+        if not case.beside_bulk:
+            return load.produce(peer.bootstrap, topic, work, rate=case.rate).result()
+        bulk_records = int((duration_s + BULK_LEAD_S) * BULK_A_SECOND) * BULK.batch
+        bulk = load.produce(peer.bootstrap, other, BULK._replace(records=bulk_records), rate=BULK_A_SECOND)
+        load.produce(peer.bootstrap, topic, work._replace(records=case.rate), rate=case.rate).result()
+        result = load.produce(peer.bootstrap, topic, work, rate=case.rate).result()
+        bulk.result()
+        return result
+
+
+def rows(running: dict[str, peers.Peer], name: str, case: Case, rounds: int, duration_s: float) -> list[list[str]]:
+    found: dict[str, list[load.Result]] = {peer: [] for peer in running}
+    for _ in range(rounds):
+        for peer in running.values():
+            found[peer.name].append(measure(peer, case, duration_s))
+    first = next(iter(running))
+    p99_ms = {peer: middle([one.p99_ms for one in results]) for peer, results in found.items()}
+    lines = []
+    for peer, results in found.items():
+        percentiles = [
+            [one.p50_ms for one in results],
+            [one.p99_ms for one in results],
+            [one.p999_ms for one in results],
+        ]
+        spread = [one.p99_ms for one in results[1:] or results]
+        line = [name if peer == first else "", peer, *(f"{middle(values):.2f}" for values in percentiles)]
+        line += [f"{min(spread):.2f}-{max(spread):.2f}", ratio(p99_ms[first], p99_ms[peer])]
+        say("  ".join([name, *line[1:]]))
+        lines.append(line)
+    return lines
+
+
+def main() -> None:
+    parser = arguments_of(__doc__, ("ours", "kafka"))
+    parser.add_argument("--cases", default="", help="only those with this in their name")
+    arguments = parser.parse_args()
+    lines: list[list[str]] = []
+    duration_s = ROUND_S * arguments.scale
+    with peers.running(tuple(arguments.peers.split(","))) as running:
+        for name, case in CASES.items():
+            if arguments.cases in name:
+                lines += rows(running, name, case, arguments.rounds, duration_s)
+    header = ["requests", "peer", "p50 ms", "p99 ms", "p99.9 ms", "p99 of the rounds", "our p99 to it"]
+    conditions = (
+        f"100 B records, one a request, open loop for {duration_s:g} s a round, {load.PARTITIONS} partitions, "
+        "1 connection each; acks=all: ours fsyncs, Kafka does not"
+    )
+    show("Latency of an acknowledgement", conditions, header, lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""Tables of what was measured. The first peer is ours; ratios are ours to the others."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from bench.node import peers
+
+WIDTH: Final = 150
+console: Final = Console(width=None if Console().is_terminal else WIDTH)
+
+
+def arguments_of(text: str | None, peer_names: Sequence[str]) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peers", default=",".join(peer_names), help=f"of {', '.join(peers.NAMES)}; ours first")
+    parser.add_argument("--rounds", type=int, default=4, help="interleaved; the first is not counted")
+    parser.add_argument("--scale", type=float, default=1.0, help="less than 1 for a quick look")
+    return parser
+
+
+def show(title: str, conditions: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """The first column to the left, numbers to the right."""
+    everywhere = f"{os.cpu_count()} cores shared by broker and client, load {os.getloadavg()[0]:.1f} before"
+    table = Table(title=title, caption=f"{conditions}; {everywhere}.", title_justify="left", caption_justify="left")
+    for number, name in enumerate(header):
+        table.add_column(name, justify="right" if number else "left")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
+def say(text: str) -> None:
+    """What is under way: a bench takes minutes."""
+    console.print(f"[dim]{text}[/dim]", highlight=False)
+
+
+def middle(found: Sequence[float]) -> float:
+    """The median of all rounds but the first."""
+    return statistics.median(found[1:] or found)
+
+
+def ratio(mine: float, other: float) -> str:
+    return f"{mine / other:.2f}" if other else "-"
