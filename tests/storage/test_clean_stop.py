@@ -305,7 +305,7 @@ def test_a_clean_stop_of_kafkas_after_one_of_ours_is_kafkas(caplog: pytest.LogCa
     assert not caplog.records
 
 
-def test_retention_compaction_and_truncation_leave_what_the_next_start_expects(
+def test_retention_and_truncation_leave_what_the_next_start_expects(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     node = Node(config=SMALL.replace(retention_bytes=1500))

@@ -195,3 +195,17 @@ def decode_failure(line: bytes) -> Exception:
     except Exception as error:
         return error
     raise AssertionError("a failure is raised")
+
+
+def test_a_clean_stop_after_a_cleaning_leaves_what_the_next_start_expects(caplog: pytest.LogCaptureFixture) -> None:
+    cleaning = cleaning_node()
+    cleaning.clean()
+    values = values_in(cleaning.log())
+    assert len(values) < 30
+    for _ in range(2):
+        cleaning.node.stop()
+        caplog.clear()
+        cleaning = cleaning.restart(power_lost=True)
+        assert not caplog.records
+        assert values_in(cleaning.log()) == values
+        assert cleaning.node.directories.all[0].clean_broker_epoch == 7
