@@ -63,6 +63,8 @@ PURE = (
     "metadata/snapshot",
     "metadata/topics",
     "replica/in_sync",
+    "broker/fetch_session",
+    "broker/operations",
     "coordinator/groups",
 )
 TOOLS = ("protocol/stubs",)  # commands of ours that live beside what they write, and that nothing imports

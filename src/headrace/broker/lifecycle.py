@@ -29,6 +29,7 @@ class Lifecycle:
         "_beating",
         "_broker_id",
         "_channel",
+        "_failed",
         "_interval_seconds",
         "_loader",
         "_offline_directories",
@@ -43,12 +44,15 @@ class Lifecycle:
         broker_id: int,
         interval_ms: int,
         offline_directories: Callable[[], Sequence[bytes]],
+        failed: Callable[[HeadraceError], None],
     ) -> None:
+        """`failed` is called when the broker has no place in the cluster any more."""
         self._channel = channel
         self._loader = loader
         self._broker_id = broker_id
         self._interval_seconds = interval_ms / 1000
         self._offline_directories = offline_directories
+        self._failed = failed
         self._beating: asyncio.Task[None] | None = None
         self._wakes = asyncio.Event()
         self.epoch = -1
@@ -142,6 +146,11 @@ class Lifecycle:
             logger.warning("no answer to a heartbeat: %s", refused)
             return None
         assert isinstance(response, m.BrokerHeartbeatResponse)
+        if response.error_code == Error.STALE_BROKER_EPOCH:
+            self._failed(
+                HeadraceError(f"another process has registered as broker {self._broker_id}; stop one of them.")
+            )
+            return None
         if response.error_code:
             logger.warning("the controller refuses a heartbeat: %s", Error.of(response.error_code).text)
             return None

@@ -32,6 +32,7 @@ from headrace.metadata.image import Endpoint, ResourceType
 from headrace.metadata.service import Member, MetadataPorts, MetadataService, format_metadata
 from headrace.metadata.topics import TopicDefaults
 from headrace.protocol import messages as m
+from headrace.raft.metadata_log import FOLDER, is_formatted
 from headrace.replica.manager import Replicas
 from headrace.replica.topic_settings import TopicSettings
 from headrace.replica.upkeep import Upkeep
@@ -46,6 +47,7 @@ from headrace.storage.index import IndexCache
 from headrace.storage.log import LogOptions
 from headrace.storage.log_directory import LogDirectory, Shared
 from headrace.storage.log_directory import Ports as StoragePorts
+from headrace.storage.names import METADATA_TOPIC, Fate, parse_folder
 from headrace.storage.progress import Progress
 
 logger = logging.getLogger(__name__)
@@ -140,7 +142,12 @@ class Node:
         )
         loader.subscribe(replicas.apply)
         lifecycle = self._lifecycle = Lifecycle(
-            metadata.channel, loader, self.id, config.quorum.broker_heartbeat_interval_ms, self._offline_directories
+            metadata.channel,
+            loader,
+            self.id,
+            config.quorum.broker_heartbeat_interval_ms,
+            self._offline_directories,
+            self._fail,
         )
         replicas.on_offline = self._directory_offline
         listeners = self._listeners = Listeners(
@@ -169,6 +176,12 @@ class Node:
         directory = next((found for found in directories.all if found.disk is disk), None)
         if directory is None:
             raise directories.failed[disk.root]
+        held = None if is_formatted(disk) else _a_partition_of(directories)
+        if held is not None:
+            raise HeadraceError(
+                f"{disk.full_path(FOLDER)} is missing, and {held} is there, so its topics would be forgotten; restore "
+                "the folder, or move the partitions away."
+            )
         return directory
 
     def _open_metadata(self, directory: LogDirectory, handles: Handles, indexes: IndexCache) -> MetadataService:
@@ -179,7 +192,8 @@ class Node:
             directory_id=directory.id,
             incarnation_id=ports.random_bytes(16),
         )
-        format_metadata(directory.disk, member, self._now_ms())
+        if format_metadata(directory.disk, member, self._now_ms()):
+            logger.info("%s is new: it is node %d of cluster %s", directory.root, self.id, self.cluster_id)
         return MetadataService(
             member,
             MetadataPorts(
@@ -331,6 +345,15 @@ class Node:
             else:
                 self._directories.abandon()
         self._ports.stop()
+
+
+def _a_partition_of(directories: Directories) -> str | None:
+    for directory in directories.all:
+        for name in directory.disk.names():
+            found = parse_folder(name)
+            if found is not None and found.topic != METADATA_TOPIC and found.fate is Fate.CURRENT:
+                return directory.disk.full_path(name)
+    return None
 
 
 def _cluster_of(disks: Sequence[Disk]) -> str | None:

@@ -1,0 +1,89 @@
+"""A node from its start to its stop: what it finds, what it keeps, what it refuses."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+
+from headrace.errors import HeadraceError
+from headrace.net.peer import Disconnected
+from headrace.protocol import messages as m
+from headrace.testing.disk import Crash, FaultyDisk
+from tests.broker.nodes import ask, connected, create, run, running
+
+
+def test_topics_are_there_after_a_clean_stop_and_after_a_crash() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            topic_id = await create(peer, "orders", 2, retention_ms="1000")
+            cluster_id = node.cluster_id
+        for power_lost in (False, True):
+            disk = disk.restart(power_lost=power_lost)
+            with suppress(Crash):
+                async with running(disk) as node, connected(node) as peer:
+                    assert node.cluster_id == cluster_id
+                    (topic,) = (await ask(peer, m.MetadataRequest(topics=None), 12)).topics
+                    assert (topic.name, topic.topic_id, len(topic.partitions)) == ("orders", topic_id, 2)
+                    disk.crash()
+
+    run(check())
+
+
+def test_a_folder_that_lost_its_metadata_is_refused() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            await create(peer, "orders")
+        disk = disk.restart()
+        for name in disk.names("__cluster_metadata-0"):
+            disk.remove(f"__cluster_metadata-0/{name}")
+        disk.remove_directory("__cluster_metadata-0")
+        with pytest.raises(HeadraceError, match="__cluster_metadata-0 is missing, and .*orders-0 is there"):
+            async with running(disk):
+                pass
+
+    run(check())
+
+
+def test_the_metadata_is_in_one_of_the_log_directories() -> None:
+    async def check() -> None:
+        with pytest.raises(HeadraceError, match="must be one of log.dirs"):
+            async with running(metadata_log_dir="elsewhere"):
+                pass
+
+    run(check())
+
+
+def test_a_node_of_a_later_incarnation_ends_the_one_before() -> None:
+    async def check() -> None:
+        async with running(broker_heartbeat_interval_ms="50") as node:
+            assert node._metadata is not None
+            endpoint = node.endpoints[0]
+            kind = m.BrokerRegistrationRequest
+            request = kind(
+                broker_id=node.id,
+                cluster_id=node.cluster_id,
+                incarnation_id=b"another process!",
+                listeners=[kind.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
+                features=[kind.Feature(name="metadata.version", min_supported_version=7, max_supported_version=29)],
+                log_dirs=[b"another log dir."],
+            )
+            node._metadata.fence_now(node.id, node._metadata.loader.image.brokers[node.id].epoch)
+            await node._metadata.channel.call(request, 10)
+            failure = await node.failed
+            assert "another process has registered" in str(failure)
+
+    run(check())
+
+
+def test_a_stopped_node_lets_nobody_in() -> None:
+    async def check() -> None:
+        async with running() as node:
+            pass
+        with pytest.raises(Disconnected):
+            async with connected(node):
+                pass
+
+    run(check())
