@@ -174,6 +174,22 @@ def test_a_failed_sync_stops_the_node_with_a_sentence_and_acknowledges_nothing()
     assert refused.value.error is Error.KAFKA_STORAGE_ERROR
 
 
+def test_what_a_failed_sync_lost_is_not_taken_from_memory_by_the_next_start() -> None:
+    """Hazard 8: memory still shows the record, the next sync says yes, and with the power it would be gone."""
+    node = Running(FaultyDisk()).settle()
+    node.append(1)
+    node.settle()
+    node.disk.faults.fail_sync_at = node.disk.syncs + 1
+    node.append(2)
+    node.settle()
+    node = Running(node.disk.restart()).settle()
+    assert node.state.levels == [1]
+    node.append(3)
+    node.settle()
+    assert node.state.levels == [1, 3]
+    assert Running(node.disk.restart(power_lost=True)).settle().state.levels == [1, 3]
+
+
 def test_a_full_disk_is_waited_for_without_a_restart() -> None:
     node = Running(FaultyDisk()).settle()
     node.append(1)

@@ -182,7 +182,7 @@ def open_metadata_log(
 ) -> MetadataLog:
     """Opens what is on the disk. `voters` count where neither log nor snapshot names any, as in Kafka's static quorums.
 
-    Everything after the oldest snapshot is verified: what a crash left torn at the end is cut.
+    Everything after the oldest snapshot is verified as the device has it: what a crash left torn at the end is cut.
     """
     if not disk.exists(FOLDER):
         raise NotFormatted(f"{disk.full_path(FOLDER)} does not exist; format the directory first")
@@ -196,7 +196,8 @@ def open_metadata_log(
         config,
         LogOptions(),
         flusher,
-        saved=Saved(log_start_offset=start_offset, high_watermark=committed),
+        # Always as after a failed sync: the log is small, and what only memory shows must not be committed (hazard 8).
+        saved=Saved(log_start_offset=start_offset, high_watermark=committed, lost_sync=True),
         now_ms=now_ms,
         topic_id=METADATA_TOPIC_ID,
         advanced=advanced,
