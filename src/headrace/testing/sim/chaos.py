@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -30,6 +31,9 @@ class Odds:
     partition: int = 1
     reset: int = 2
     clock_jump: int = 1
+    terminate: int = 0
+    sync_failure: int = 0
+    disk_full: int = 0
 
 
 @dataclass(slots=True)
@@ -65,6 +69,8 @@ class Chaos:
             for name, process in list(host.processes.items()):
                 process.resume()
                 process.crash_at_call = process.crash_at_callback = 0
+                for disk in process.disks:
+                    disk.faults.fail_sync_at, disk.faults.capacity_bytes = 0, None
                 if not process.is_alive:
                     host.restart(name)
         await asyncio.sleep(0)
@@ -132,6 +138,40 @@ class Chaos:
         seconds = self.simulation.chance(f"clock {self.simulation.now}").uniform(-5, 5)
         self.simulation.event(f"the clock of {host} jumps by {seconds:.3f} s")
         host.clock.jump(seconds)
+
+    async def _terminate(self, host: Host, outage: float) -> None:
+        """SIGTERM. Whoever does not stop by itself in time is killed."""
+        for process in list(host.processes.values()):
+            if process.is_alive:
+                process.signal(signal.SIGTERM)
+                await asyncio.wait([process.ended], timeout=10 * outage + 1)
+                if process.is_alive:
+                    process.crash()
+        await self._restart(host, outage)
+
+    async def _sync_failure(self, host: Host, outage: float) -> None:
+        """One of the next syncs fails. A process that exits for it is started again."""
+        chance = self.simulation.chance(f"sync {self.simulation.now}")
+        for process in list(host.processes.values()):
+            if process.is_alive and process.disks:
+                disk = chance.choice(process.disks)
+                disk.faults.fail_sync_at = disk.syncs + chance.randint(1, 10)
+                await asyncio.wait([process.ended], timeout=outage + 1)
+                disk.faults.fail_sync_at = 0
+        await self._restart(host, outage)
+
+    async def _disk_full(self, host: Host, outage: float) -> None:
+        """There is little room, or none, for a while."""
+        chance = self.simulation.chance(f"full {self.simulation.now}")
+        for process in host.processes.values():
+            for disk in process.disks:
+                disk.faults.capacity_bytes = disk.platter.used_bytes() + chance.choice((0, 100, 5000))
+                process.event(f"{disk.root} has {disk.free()} bytes left")
+        filled = [disk for process in host.processes.values() for disk in process.disks]
+        await asyncio.sleep(outage)
+        for disk in filled:
+            disk.faults.capacity_bytes = None
+        await self._restart(host, 0)
 
     async def _cut(self, host: Host, outage: float, *, both: bool) -> None:
         network = self.simulation.network

@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeAlias
 
+from headrace.errors import HeadraceError
 from headrace.testing.sim.history import MachineCrash
 from headrace.testing.sim.host import Host
 from headrace.testing.sim.loop import SimLoop
@@ -36,7 +37,7 @@ class Simulation:
         self.findings: list[str] = []
         """What no scenario has to look for: programs that failed, callbacks that raised, errors in the log."""
         self.errors_are_findings = True
-        """A scenario whose faults are logged as errors turns this off."""
+        """A scenario whose faults are logged as errors turns this off. Exceptions that are no answer to the world stay."""
 
     def chance(self, name: str) -> random.Random:
         """A source of randomness of its own for each name, so that a change in one part leaves the others be."""
@@ -72,7 +73,7 @@ class Simulation:
 
 
 class TraceLog(logging.Handler):
-    """What processes log goes to the trace; an error is a finding."""
+    """What processes log goes to the trace; an error is a finding, and so is an exception that is a bug."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__()
@@ -83,6 +84,8 @@ class TraceLog(logging.Handler):
         who = "scenario" if process is None else process.label
         text = record.getMessage()
         simulation.trace.event(simulation.now, who, f"{record.levelname.lower()}: {text}")
-        if record.levelno >= logging.ERROR and simulation.errors_are_findings:
-            detail = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+        error = record.exc_info[1] if record.exc_info else None
+        is_bug = error is not None and not isinstance(error, HeadraceError)
+        if is_bug or (record.levelno >= logging.ERROR and simulation.errors_are_findings):
+            detail = "".join(traceback.format_exception(error)) if error else ""
             simulation.findings.append(without_addresses(f"{who} logged: {text}\n{detail}"))
