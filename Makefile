@@ -12,16 +12,8 @@ ARGS ?=
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-# Until there is a node to run, the main job is what there is: the protocol and its tools, shown at work.
-HEARTBEAT := 00000026000c000400000007000962696c6c696e672d31000862696c6c696e6700000007046d2d310000
-show = @printf '\n$$ headrace %s\n' '$(1)'; $(BIN)/headrace $(1)
-
-up: setup ## Set up, and run Headrace
-	@echo 'There is no node to run yet. This is what there is: the protocol, and tools for it.'
-	$(call show,protocol show Heartbeat --version 4)
-	$(call show,protocol decode $(HEARTBEAT))
-	$(call show,config explain retention.ms)
-	$(call show,--help)
+up: setup ## Set up, and run a node on 127.0.0.1:9092; other options: make up ARGS="--listen 127.0.0.1:0"
+	@exec $(BIN)/headrace serve $(ARGS)
 
 test: setup lint types unit ## Set up, and run every check and test
 
