@@ -42,6 +42,8 @@ packages() {
     # The pins hold for the build as well, because it runs in this environment and not in one of its own.
     install --constraint constraints.txt setuptools cython
     install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
+    # Also where Python is told to write no bytecode: it would compile everything again at each start.
+    "$venv/bin/python" -m compileall -q src/headrace >>"$log" 2>&1 || true
     javascript
 }
 
