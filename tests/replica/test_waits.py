@@ -51,6 +51,17 @@ def test_a_callback_that_fails_or_asks_again_does_not_hold_up_the_others() -> No
     assert called == ["other", "again"]
 
 
+def test_a_callback_that_asks_for_later_does_not_put_off_what_is_due_before() -> None:
+    """A long poll went unanswered when a task of the upkeep set itself up again while it waited."""
+    loop, waits = new_waits()
+    called: list[str] = []
+    waits.after_ms(1, lambda: waits.after_ms(300_000, lambda: called.append("much later")))
+    waits.after_ms(500, lambda: called.append("a long poll"))
+    loop.pass_ms(2)
+    loop.pass_ms(500)
+    assert called == ["a long poll"]
+
+
 def test_cancelled_waits_do_not_pile_up() -> None:
     _, waits = new_waits()
     for _ in range(10 * CANCELLED_MIN):

@@ -102,7 +102,8 @@ class Waits:
             heapq.heappop(heap)
             if callback is not None:
                 self._call(callback)
-        if heap and self._timer is None:
+        # A callback may have set the timer for what it asked for, which can be later than what was there before.
+        if heap and (self._timer is None or heap[0][0] < self._due_s):
             self._set_timer(heap[0][0])
 
     def _call(self, callback: Callable[[], None]) -> None:
