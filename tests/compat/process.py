@@ -14,6 +14,7 @@ from typing import Final
 STOP_TIMEOUT_S: Final = 60
 LINES_KEPT: Final = 200
 _READY: Final = re.compile(r"ready on 127\.0\.0\.1:(\d+)")
+_DEFECT: Final = re.compile(r"Traceback|\"traceback\"|\"level\": \"error\"|never retrieved|defect of headrace")
 
 
 class Process:
@@ -25,6 +26,8 @@ class Process:
         self.port = 0
         self.lines: deque[str] = deque(maxlen=LINES_KEPT)
         """The last lines that it said, on both streams: what a failing test shows."""
+        self.defects: list[str] = []
+        """All lines that tell of a failure inside the node."""
         self._child: subprocess.Popen[str] | None = None
         self._reader: threading.Thread | None = None
 
@@ -93,6 +96,8 @@ class Process:
         assert child.stdout is not None
         for line in child.stdout:
             self.lines.append(line)
+            if _DEFECT.search(line):
+                self.defects.append(line)
             if not ready.is_set() and (found := _READY.search(line)):
                 self.port = int(found[1])
                 ready.set()
