@@ -416,6 +416,22 @@ def test_a_loss_of_power_after_a_partition_was_made_leaves_it_whole_or_not_at_al
     assert seen == {True, False}
 
 
+def test_a_loss_of_power_before_the_first_flush_does_not_keep_a_partition_offline() -> None:
+    """The device may have got the records and not the topic id. Nothing was promised of them: they are set aside."""
+    strays = 0
+    for seed in range(60):
+        node = Node([FaultyDisk(Platter(seed), root="/disk0")])
+        append(node.directories.create("t", 0, TOPIC_ID), b"v0")
+        node = node.restart(power_lost=True)
+        if node.directories.log("t", 0) is None:
+            was_offline = node.directories.why_offline("t", 0) is not None
+            node.directories.create("t", 0, TOPIC_ID)
+            assert any(name.endswith("-stray") for name in node.disks[0].names()) is was_offline
+            strays += was_offline
+        assert node.directories.why_offline("t", 0) is None
+    assert strays
+
+
 def with_a_damaged_partition(*, disks: int = 1, spoilt: str) -> Node:
     """Its t-0 can't be opened, and has records that were durable."""
     node = Node([FaultyDisk(root=f"/disk{number}") for number in range(disks)])

@@ -118,6 +118,16 @@ def read_topic_id(disk: Disk, folder: str) -> bytes | None:
         ) from None
 
 
+def is_topic_id_cut(disk: Disk, folder: str, topic_id: bytes) -> bool:
+    """Whether the file holds less than all of this id, as after a loss of power before it was durable."""
+    try:
+        content = disk.read(f"{folder}/{PARTITION_METADATA}").rstrip(b"\0")
+    except FileVanished:
+        return False
+    whole = encode_topic_id(topic_id)
+    return len(content) < len(whole) and whole.startswith(content)
+
+
 def encode_topic_id(topic_id: bytes) -> bytes:
     return f"version: {_PARTITION_VERSION}\ntopic_id: {id_text(topic_id)}".encode()
 

@@ -33,6 +33,7 @@ from headrace.storage.identity import (
     PARTITION_METADATA,
     MetaProperties,
     WrongDirectory,
+    is_topic_id_cut,
     read_topic_id,
 )
 from headrace.storage.index import IndexCache
@@ -288,8 +289,9 @@ class LogDirectory:
     def make_way(self, topic: str, partition: int, topic_id: bytes) -> None:
         """What is here under the name of a new log is never taken over (hazard 9).
 
-        A folder of another topic is set aside. Of this one, or of nobody knows which, it may be the only copy, and an
-        empty log in its place would pass for a replica that has everything: Refused.
+        A folder of another topic is set aside, and so is one that was never flushed, of which nothing was promised. Of
+        this one, or of nobody knows which, it may be the only copy, and an empty log in its place would pass for a
+        replica that has everything: Refused.
         """
         key, folder = (topic, partition), names.folder_name(topic, partition)
         why = self.offline_logs.get(key)
@@ -300,9 +302,11 @@ class LogDirectory:
         except WrongDirectory:
             found = None
         if found is not None and found != topic_id:
-            self._set_aside(key, folder)
+            self._set_aside(key, folder, "is of a topic that is no more")
         elif why is None and is_unmade(self.disk, folder):
             remove_folder(self.disk, folder)
+        elif self._was_never_flushed(key, folder, topic_id):
+            self._set_aside(key, folder, "lost power before its first flush, and its topic id with it")
         else:
             raise Refused(
                 Error.KAFKA_STORAGE_ERROR,
@@ -311,7 +315,13 @@ class LogDirectory:
                 + "; mend it or move it out of the log directory, then restart the node",
             )
 
-    def _set_aside(self, key: TopicPartition, folder: str) -> None:
+    def _was_never_flushed(self, key: TopicPartition, folder: str, topic_id: bytes) -> bool:
+        """Its topic id is cut short. It becomes durable with the first flush, so that there has been none."""
+        if self._kept_closed.get(key) is not None or self._kept.get(RECOVERY_POINTS, {}).get(key):
+            return False
+        return is_topic_id_cut(self.disk, folder, topic_id)
+
+    def _set_aside(self, key: TopicPartition, folder: str, why: str) -> None:
         stray = names.marked_folder_name(*key, Fate.STRAY, self._ports.random_bytes(16).hex())
         self.disk.rename(folder, stray)
         self._flusher.sync_names("")
@@ -319,7 +329,7 @@ class LogDirectory:
         for offsets in self._kept.values():
             offsets.pop(key, None)
         self._kept_closed.pop(key, None)
-        logger.warning("%s is of a topic that is no more; its files are left in %s", folder, self.disk.full_path(stray))
+        logger.warning("%s %s; its files are left in %s", folder, why, self.disk.full_path(stray))
 
     def adopt(self, log: Log) -> None:
         """Takes a copy that is complete in, under the name of its partition."""
