@@ -62,15 +62,16 @@ def rows(running: dict[str, peers.Peer], name: str, case: Case, rounds: int, dur
     first = next(iter(running))
     p99_ms = {peer: middle([one.p99_ms for one in results]) for peer, results in found.items()}
     lines = []
-    for peer, results in found.items():
-        percentiles = [
-            [one.p50_ms for one in results],
-            [one.p99_ms for one in results],
-            [one.p999_ms for one in results],
-        ]
+    for key, results in found.items():
         spread = [one.p99_ms for one in results[1:] or results]
-        line = [name if peer == first else "", peer, *(f"{middle(values):.2f}" for values in percentiles)]
-        line += [f"{min(spread):.2f}-{max(spread):.2f}", ratio(p99_ms[first], p99_ms[peer])]
+        line = [
+            name if key == first else "",
+            key,
+            f"{middle([one.p50_ms for one in results]):.2f}",
+            f"{p99_ms[key]:.2f}",
+        ]
+        line += [f"{middle([one.p999_ms for one in results]):.2f}", f"{min(spread):.2f}-{max(spread):.2f}"]
+        line.append(ratio(p99_ms[first], p99_ms[key]))
         say("  ".join([name, *line[1:]]))
         lines.append(line)
     return lines
