@@ -7,15 +7,17 @@ async with Client("127.0.0.1:9092") as client:
 from headrace.client.admin import ClusterInfo, NewTopic
 from headrace.client.client import Client
 from headrace.client.consumer import Consumer
-from headrace.client.errors import BufferFull, LogTruncated, NoOffset, NotSent, Uncertain, Unreachable
+from headrace.client.errors import BufferFull, Closed, LogTruncated, NoOffset, NotSent, Uncertain, Unreachable
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.lane import Produced
 from headrace.client.metadata import Node, PartitionInfo, TopicInfo
+from headrace.client.offsets import OffsetAt
 from headrace.client.producer import Producer
 
 __all__ = [
     "BufferFull",
     "Client",
+    "Closed",
     "ClusterInfo",
     "ConsumedRecord",
     "Consumer",
@@ -24,6 +26,7 @@ __all__ = [
     "NoOffset",
     "Node",
     "NotSent",
+    "OffsetAt",
     "PartitionInfo",
     "Produced",
     "Producer",

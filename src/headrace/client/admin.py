@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final, Literal
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import Unreachable
 from headrace.client.metadata import Metadata, Node, TopicInfo
+from headrace.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, list_offsets
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.net.peer import Disconnected
 from headrace.protocol.message import Message
 from headrace.protocol.messages import (
     CreateTopicsRequest,
-    CreateTopicsResponse,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
     MetadataRequest,
@@ -25,6 +25,9 @@ from headrace.protocol.messages import (
 )
 
 __all__ = ["Admin", "ClusterInfo", "NewTopic"]
+
+Moment = Literal["earliest", "latest", "max_timestamp"]
+_MOMENTS: Final[dict[Moment, int]] = {"earliest": EARLIEST, "latest": LATEST, "max_timestamp": MAX_TIMESTAMP}
 
 
 @dataclass(slots=True)
@@ -55,30 +58,47 @@ class Admin:
         self._cluster = cluster
 
     async def create_topics(self, topics: Iterable[NewTopic | str], *, validate_only: bool = False) -> dict[str, bytes]:
-        """Make topics; their ids by name. Refused when one could not be made: the others may have been."""
-        made = [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in topics]
-        request = CreateTopicsRequest(
-            topics=[_creatable(topic) for topic in made],
-            timeout_ms=int(self._cluster.settings.request_timeout_s * 1000),
-            validate_only=validate_only,
-        )
-        response: CreateTopicsResponse = await self._call_controller(request, lambda answer: answer.topics)
-        for result in response.topics:
+        """Make topics; their ids by name. Refused when one could not be made: the others may have been.
+
+        When an answer was lost and the topic is there at the next try, with the partitions that were asked for, it
+        counts as made.
+        """
+        wanted = [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in topics]
+        by_name = {topic.name: topic for topic in wanted}
+        ids: dict[str, bytes] = {}
+
+        def ask(names: Sequence[str]) -> CreateTopicsRequest:
+            return CreateTopicsRequest(
+                topics=[_creatable(by_name[name]) for name in names],
+                timeout_ms=int(self._cluster.settings.request_timeout_s * 1000),
+                validate_only=validate_only,
+            )
+
+        async for result, may_be_ours in self._change(list(by_name), ask, lambda answer: answer.topics):
+            if result.error_code == Error.TOPIC_ALREADY_EXISTS and may_be_ours:
+                there = (await self._topics([result.name])).get(result.name)
+                if there is not None and _fits(by_name[result.name], there):
+                    ids[result.name] = there.topic_id
+                    continue
             _check(result.error_code, result.error_message, f"Topic {result.name} can't be created")
+            ids[result.name] = result.topic_id
         if not validate_only:
-            await self._wait_for([topic.name for topic in made])
-        return {result.name: result.topic_id for result in response.topics}
+            await self._wait_for(list(by_name))
+        return {name: ids[name] for name in by_name}
 
     async def delete_topics(self, names: Iterable[str]) -> None:
         """Delete topics by name. Refused when one could not be deleted: the others may have been."""
-        names = list(names)
-        request = DeleteTopicsRequest(
-            topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names],
-            topic_names=names,
-            timeout_ms=int(self._cluster.settings.request_timeout_s * 1000),
-        )
-        response: DeleteTopicsResponse = await self._call_controller(request, lambda answer: answer.responses)
-        for result in response.responses:
+
+        def ask(names: Sequence[str]) -> DeleteTopicsRequest:
+            return DeleteTopicsRequest(
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in names],
+                topic_names=list(names),
+                timeout_ms=int(self._cluster.settings.request_timeout_s * 1000),
+            )
+
+        async for result, may_be_ours in self._change(list(names), ask, lambda answer: answer.responses):
+            if result.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION and may_be_ours:
+                continue  # gone already, by the try whose answer was lost
             _check(result.error_code, result.error_message, f"Topic {result.name} can't be deleted")
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
@@ -100,6 +120,19 @@ class Admin:
         _check(response.error_code, response.error_message, "The cluster can't be described")
         nodes = [Node(node.broker_id, node.host, node.port, node.rack) for node in response.brokers]
         return ClusterInfo(response.cluster_id, response.controller_id, nodes)
+
+    async def list_offsets(
+        self,
+        times: Mapping[tuple[str, int], int | Moment],
+        *,
+        isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted",
+    ) -> dict[tuple[str, int], OffsetAt]:
+        """The first offset that is not older than a time, by (topic, partition); -1 when there is none.
+
+        A time is in milliseconds, or "earliest", "latest" (the offset that the next record gets), or "max_timestamp".
+        """
+        times_ms = {key: _MOMENTS[time] if isinstance(time, str) else time for key, time in times.items()}
+        return await list_offsets(self._cluster, times_ms, 1 if isolation_level == "read_committed" else 0)
 
     async def request(self, message: Message, broker: int | None = None, timeout_s: float | None = None) -> Any:
         """Send any request, to a broker by its id or to whichever answers; the response as it came, errors and all."""
@@ -125,25 +158,54 @@ class Admin:
             refused = Refused(Error.LEADER_NOT_AVAILABLE, f"Topic {missing[0]} was made, and no broker has it yet.")
             await self._cluster.wait_to_retry(backoff, deadline, refused)
 
-    async def _call_controller(self, request: Message, results: Any) -> Any:
-        """Changes go to the controller where brokers don't forward them; the metadata says whom to ask."""
+    async def _change(
+        self, names: list[str], ask: Callable[[Sequence[str]], Message], results: Callable[[Any], Any]
+    ) -> AsyncIterator[tuple[Any, bool]]:
+        """Ask the controller for changes of topics, until each has a final answer: that, and whether an earlier try,
+        of which nobody knows the end, may have made the change. Brokers that don't forward say whom to ask.
+        """
         cluster = self._cluster
         backoff = cluster.backoff()
         deadline = asyncio.get_running_loop().time() + cluster.settings.operation_timeout_s
-        is_stale = not cluster.metadata.nodes
-        while True:
+        uncertain: dict[str, None] = {}
+        while names:
+            failure: HeadraceError
+            again: list[str] = []
             try:
-                if is_stale:
+                if not cluster.metadata.nodes:
                     await cluster.refresh()
-                is_stale = True
                 link = cluster.link(cluster.metadata.controller_id)
-                answer = await (cluster.call_any(request) if link is None else link.call(request))
-                if not any(result.error_code == Error.NOT_CONTROLLER for result in results(answer)):
-                    return answer
-                failure: HeadraceError = Refused(Error.NOT_CONTROLLER, "No broker knows the controller.")
+                answer = await (cluster.call_any(ask(names)) if link is None else link.call(ask(names)))
             except (Disconnected, Unreachable) as error:
-                failure = error
-            await cluster.wait_to_retry(backoff, deadline, failure)
+                failure, again = error, names
+                uncertain |= dict.fromkeys(names)
+            else:
+                for result in results(answer):
+                    error_code = Error.of(result.error_code)
+                    if error_code not in _AGAIN:
+                        yield result, result.name in uncertain
+                        continue
+                    again.append(result.name)
+                    text = f"Topic {result.name} can't be changed now ({error_code.name}): {error_code.text}"
+                    failure = Refused(error_code, text)
+                    if error_code is Error.REQUEST_TIMED_OUT:
+                        uncertain[result.name] = None
+            names = again
+            if names:
+                await cluster.wait_to_retry(backoff, deadline, failure)
+                with suppress(Disconnected, Unreachable):
+                    await cluster.refresh()
+
+
+# Answers that may be others at the next try; a topic that is unknown to a controller stays unknown.
+_AGAIN: Final = frozenset(
+    {Error.NOT_CONTROLLER, Error.REQUEST_TIMED_OUT, Error.THROTTLING_QUOTA_EXCEEDED, Error.COORDINATOR_NOT_AVAILABLE}
+)
+
+
+def _fits(wanted: NewTopic, there: TopicInfo) -> bool:
+    count = len(wanted.assignments) or wanted.partitions
+    return there.error is Error.NONE and count in (-1, len(there.partitions))
 
 
 def _creatable(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -44,26 +45,28 @@ class Client:
         self._chance = random.Random() if chance is None else chance
         self._now_ms = now_ms
         self._cluster = Cluster(bootstrap, Settings(**settings), self._chance)
-        self._made: list[Producer | Consumer] = []
+        self._made: dict[Producer | Consumer, None] = {}
         self.admin = Admin(self._cluster)
 
     def producer(self, **settings: Any) -> Producer:
         """A producer; its settings are the keywords of `Producer`, such as acks, linger_ms and compression."""
-        producer = Producer(self._cluster, self._chance, self._now_ms, **settings)
-        self._made.append(producer)
+        producer = Producer(self._cluster, self._chance, self._now_ms, self._forget, **settings)
+        self._made[producer] = None
         return producer
 
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer by assignment; its settings are the keywords of `Consumer`, such as auto_offset_reset."""
-        consumer = Consumer(self._cluster, **settings)
-        self._made.append(consumer)
+        consumer = Consumer(self._cluster, self._forget, **settings)
+        self._made[consumer] = None
         return consumer
 
     async def close(self) -> None:
-        made, self._made = self._made, []
-        for one in made:
-            await one.close()
+        """Close all that was made, producers after what they hold is acknowledged or given up; then the links."""
+        await asyncio.gather(*(one.close() for one in list(self._made)))
         await self._cluster.close()
+
+    def _forget(self, one: Producer | Consumer) -> None:
+        self._made.pop(one, None)
 
     async def __aenter__(self) -> Self:
         return self

@@ -34,7 +34,6 @@ DEFAULT_PORT: Final = 9092
 class Cluster:
     __slots__ = (
         "_age_timer",
-        "_auto_create",
         "_background",
         "_bootstrap",
         "_chance",
@@ -44,6 +43,7 @@ class Cluster:
         "_refresh_timer",
         "_refreshed_at",
         "_refreshing",
+        "_refreshing_count",
         "_wanted",
         "changed",
         "is_closed",
@@ -60,10 +60,10 @@ class Cluster:
         self._chance = chance
         self._loop = asyncio.get_running_loop()
         self._bootstrap = [Link(*address, settings, chance) for address in parse_addresses(bootstrap)]
-        self._links: dict[int, Link] = {}
+        self._links: dict[tuple[int, object], Link] = {}
         self._wanted: dict[str, None] = {}
-        self._auto_create = False
         self._refreshing: asyncio.Task[None] | None = None
+        self._refreshing_count = 0
         self._background: asyncio.Task[None] | None = None
         self._refresh_timer: asyncio.TimerHandle | None = None
         self._age_timer: asyncio.TimerHandle | None = None
@@ -75,17 +75,27 @@ class Cluster:
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
-    def link(self, node_id: int) -> Link | None:
-        """The link to a broker that the metadata knows."""
+    def link(self, node_id: int, owner: object = None) -> Link | None:
+        """The link to a broker that the metadata knows: the one that all share, or one for an owner alone.
+
+        Answers come in the order of the requests, so a fetch that waits for records holds up whatever follows it:
+        who fetches owns its links.
+        """
         node = self.metadata.nodes.get(node_id)
         if node is None:
             return None
-        link = self._links.get(node_id)
+        link = self._links.get((node_id, owner))
         if link is None or (link.host, link.port) != (node.host, node.port):
             if link is not None:
                 link.close()
-            link = self._links[node_id] = Link(node.host, node.port, self.settings, self._chance, node_id)
+            link = Link(node.host, node.port, self.settings, self._chance, node_id)
+            self._links[node_id, owner] = link
         return link
+
+    def release(self, owner: object) -> None:
+        """Close the links of an owner."""
+        for key in [key for key in self._links if key[1] is owner]:
+            self._links.pop(key).close()
 
     async def call_any(self, message: Message, timeout_s: float | None = None) -> Any:
         """Ask the brokers one after another until one answers; Unreachable when none does."""
@@ -147,10 +157,12 @@ class Cluster:
             info = self.metadata.topics.get(name)
             if info is not None and any(partition.leader_id >= 0 for partition in info.partitions.values()):
                 return info
-            self.want(name, create=create)
+            self.want(name)
             error: HeadraceError
             try:
                 await self.refresh()
+                if create:
+                    await self._create_missing(name)
                 info = self.metadata.topics.get(name)
                 if info is not None and info.error is Error.NONE and info.partitions:
                     if any(partition.leader_id >= 0 for partition in info.partitions.values()):
@@ -164,27 +176,59 @@ class Cluster:
                 error = unreachable
             await self.wait_to_retry(backoff, deadline, error)
 
-    def want(self, name: str, *, create: bool = False) -> None:
+    def why_no_leader(self, topic: str, index: int) -> Refused:
+        """What to say of a partition whose leader is not known."""
+        info = self.metadata.topics.get(topic)
+        if info is None or info.error is not Error.NONE:
+            return _topic_error(topic, Error.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error)
+        if index not in info.partitions:
+            text = f"Topic {topic} has no partition {index}: it has {len(info.partitions)}."
+            return Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
+        return Refused(Error.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader: {_WAIT}")
+
+    def want(self, name: str) -> None:
         """From now on the metadata is to know this topic."""
         self._wanted[name] = None
-        self._auto_create = self._auto_create or create
+
+    async def _create_missing(self, name: str) -> None:
+        """To ask for a topic may create it, where the cluster allows that. Only producers do so: names may be wrong."""
+        info = self.metadata.topics.get(name)
+        if info is not None and info.error is Error.UNKNOWN_TOPIC_OR_PARTITION:
+            asked = [MetadataRequest.MetadataRequestTopic(name=name)]
+            response = await self.call_any(MetadataRequest(topics=asked, allow_auto_topic_creation=True))
+            if response.error_code == Error.NONE:
+                self._take(response)
 
     # --- refreshing ---------------------------------------------------------------------------------------------------
 
     async def refresh(self) -> None:
-        """Ask for the metadata now. Whoever asks while that is under way gets the same answer."""
-        if self.is_closed:
+        """Ask for the metadata now. Who asks while that is under way for the same topics gets the same answer."""
+        while True:
+            if self.is_closed:
+                raise Disconnected("the client is closed.")
+            if self._refreshing is None:
+                self._refreshing_count = len(self._wanted)
+                self._refreshing = self._loop.create_task(self._refresh())
+                self._refreshing.add_done_callback(self._refresh_ended)
+            refreshing, is_whole = self._refreshing, self._refreshing_count == len(self._wanted)
+            await asyncio.wait([refreshing])  # whoever stops waiting does not stop the others
+            if is_whole:
+                break
+        if refreshing.cancelled():
             raise Disconnected("the client is closed.")
-        if self._refreshing is None:
-            self._refreshing = self._loop.create_task(self._refresh())
-            self._refreshing.add_done_callback(self._refresh_ended)
-        await asyncio.shield(self._refreshing)
+        refreshing.result()
 
     def refresh_soon(self) -> None:
-        """Something failed that the metadata may explain: refresh in the background until it succeeds."""
+        """Something failed that the metadata may explain: refresh in the background until it succeeds.
+
+        Asked for again and again, as for a topic that is not there, it comes less and less often.
+        """
         if self.is_closed or self._refresh_timer is not None or self._background is not None:
             return
-        due = self._refreshed_at + self.settings.retry_backoff_s - self._loop.time()
+        now = self._loop.time()
+        if now - self._refreshed_at > 2 * self.settings.retry_backoff_max_s:
+            self._refresh_backoff.succeeded()
+        due = self._refreshed_at + self._refresh_backoff.failed() - now
         self._refresh_timer = self._loop.call_later(max(0.0, due), self._refresh_in_background)
 
     def _refresh_in_background(self) -> None:
@@ -198,8 +242,6 @@ class Cluster:
             if not self.is_closed:
                 _log.info("metadata could not be refreshed: %s", error)
                 self._refresh_timer = self._loop.call_later(self._refresh_backoff.failed(), self._refresh_in_background)
-        else:
-            self._refresh_backoff.succeeded()
         finally:
             self._background = None
 
@@ -209,31 +251,38 @@ class Cluster:
             task.exception()
 
     async def _refresh(self) -> None:
-        names = list(self._wanted)
         request = MetadataRequest(
-            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in names],
-            allow_auto_topic_creation=self._auto_create,
+            topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in self._wanted],
+            allow_auto_topic_creation=False,
         )
         response: MetadataResponse = await self.call_any(request)
         if response.error_code == Error.REBOOTSTRAP_REQUIRED:
             _log.warning("the cluster asks to begin again at the bootstrap addresses")
             self._forget_nodes()
             response = await self.call_any(request)
+        if response.error_code:
+            error = Error.of(response.error_code)
+            raise Unreachable(f"The brokers don't say who leads what ({error.name}): {error.text}")
         self._refreshed_at = self._loop.time()
-        self.metadata.update(response)
-        for node_id in [node_id for node_id in self._links if node_id not in self.metadata.nodes]:
-            self._links.pop(node_id).close()
+        self._take(response)
         if self._age_timer is not None:
             self._age_timer.cancel()
         self._age_timer = self._loop.call_later(self.settings.metadata_max_age_s, self.refresh_soon)
-        for callback in self.changed:
+
+    def _take(self, response: MetadataResponse) -> None:
+        self.metadata.update(response)
+        for key in [key for key in self._links if key[0] not in self.metadata.nodes]:
+            self._links.pop(key).close()
+        for callback in list(self.changed):
             callback()
 
     def _forget_nodes(self) -> None:
+        """Begin again: also the bootstrap addresses are looked up and connected to anew (KIP-1102)."""
         self.metadata.nodes = {}
-        for link in self._links.values():
+        for link in [*self._links.values(), *self._bootstrap]:
             link.close()
         self._links = {}
+        self._bootstrap = [Link(link.host, link.port, self.settings, self._chance) for link in self._bootstrap]
 
     async def close(self) -> None:
         self.is_closed = True

@@ -2,11 +2,15 @@
 
 from headrace.errors import HeadraceError
 
-__all__ = ["BufferFull", "LogTruncated", "NoOffset", "NotSent", "Uncertain", "Unreachable"]
+__all__ = ["BufferFull", "Closed", "LogTruncated", "NoOffset", "NotSent", "Uncertain", "Unreachable"]
 
 
 class Unreachable(HeadraceError):
     """No broker answers; the sentence says which addresses were tried and why each failed."""
+
+
+class Closed(HeadraceError):
+    """The consumer was closed, maybe while somebody waited for records."""
 
 
 class NotSent(HeadraceError):
@@ -22,6 +26,11 @@ class Uncertain(HeadraceError):
 
 class BufferFull(HeadraceError):
     """The producer holds as many unacknowledged bytes as it may. `await producer.room()`, then send again."""
+
+    def __init__(self, text: str, size_bytes: int) -> None:
+        super().__init__(text)
+        self.size_bytes = size_bytes
+        """Of the record that there is no room for."""
 
 
 class NoOffset(HeadraceError):

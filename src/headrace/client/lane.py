@@ -20,6 +20,7 @@ from headrace.protocol.kernel_types import Fields
 __all__ = ["Identity", "Lane", "Outgoing", "Produced"]
 
 BATCHES_IN_FLIGHT_MAX: Final = 5
+NEVER: Final = float("inf")
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 
 
@@ -122,11 +123,13 @@ class Lane:
         "flying",
         "identity",
         "index",
+        "is_ready",
         "is_unresolved",
         "next_sequence",
         "queue",
         "retry_at",
         "topic",
+        "wake_at",
         "wants_reset",
     )
 
@@ -146,21 +149,46 @@ class Lane:
         self.wants_reset = False
         """A sequence is missing for good: a new epoch is needed."""
         self.retry_at = 0.0
+        self.is_ready = False
+        """It waits for its turn in a request."""
+        self.wake_at = NEVER
+        """When it is to be looked at again, at the latest."""
         self._next_order = 0
 
     @property
     def is_idle(self) -> bool:
         return not self.queue and not self.flying
 
-    def open_batch(self, size_bytes: int, batch_bytes: int, due: float, deadline: float) -> Outgoing:
-        """The batch that the next record goes into."""
+    def open_batch(self, size_bytes: int, batch_bytes: int) -> Outgoing | None:
+        """The batch that the next record goes into, when there is one with room for it."""
         last = self.queue[-1] if self.queue else None
         # A batch that was sent, or split, is closed for good.
         if last is None or last.attempts or len(last.order) > 1 or last.size_bytes + size_bytes > batch_bytes:
-            last = Outgoing((self._next_order,), due, deadline)
-            self._next_order += 1
-            self.queue.append(last)
+            return None
         return last
+
+    def add_batch(self, due: float, deadline: float) -> Outgoing:
+        batch = Outgoing((self._next_order,), due, deadline)
+        self._next_order += 1
+        self.queue.append(batch)
+        return batch
+
+    def next_due(self, now: float) -> float:
+        """The next moment at which something is due without anything else happening."""
+        due = NEVER
+        if self.queue:
+            head = self.queue[0]
+            for when in (self.retry_at, head.due, head.deadline):
+                if now < when < due:
+                    due = when
+        for batch in self.flying:
+            if not batch.is_done and batch.deadline < due:
+                due = batch.deadline
+        return due
+
+    def is_overdue(self, now: float) -> bool:
+        """A batch may have passed its delivery time-out. They are as old as their order says."""
+        return any(batch.deadline <= now for batch in (*self.flying[:1], *self.queue[:1]))
 
     def settle(self) -> bool:
         """When nothing is on the wire: whether the sequences must begin again in a new epoch."""
@@ -211,7 +239,7 @@ class Lane:
 
     def landed(self, batch: Outgoing) -> None:
         """An answer came, or the link broke."""
-        self.flying = [other for other in self.flying if other is not batch]
+        self.flying.remove(batch)
 
     def acknowledged(self, batch: Outgoing) -> None:
         if batch.identity is not None and batch.identity == self.identity:

@@ -75,7 +75,11 @@ class Link:
         if self._opening is None:
             self._opening = self._loop.create_task(self._open())
             self._opening.add_done_callback(self._opened)
-        await asyncio.shield(self._opening)
+        opening = self._opening
+        await asyncio.wait([opening])  # whoever stops waiting does not stop the others
+        if opening.cancelled():
+            raise Disconnected(f"the client of {self} is closed.")
+        opening.result()
 
     async def call(self, message: Message, timeout_s: float | None = None, version_max: int | None = None) -> Any:
         """Send a request in the highest common version and wait for the response."""
@@ -102,8 +106,7 @@ class Link:
         peer = Peer(self.host, self.port, self._settings.client_id)
         try:
             await peer.connect(self._settings.connect_timeout_s, self._settings.response_bytes_max)
-            self.peer = peer
-            self.served = await self._negotiate(peer)
+            served = await self._negotiate(peer)
         except HeadraceError as error:
             peer.close()
             self.last_error = str(error)
@@ -112,6 +115,8 @@ class Link:
         except asyncio.CancelledError:
             peer.close()
             raise
+        # Not before: until now the versions that are known are those of the connection before.
+        self.peer, self.served = peer, served
         self._backoff.succeeded()
         self.last_error = ""
 

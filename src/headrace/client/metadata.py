@@ -97,7 +97,8 @@ class Metadata:
         known = self.topics.get(name)
         if error is not Error.NONE:
             # While a topic only has no leader, what is known of it stays of use; one that is gone is forgotten.
-            if known is None or error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID):
+            is_gone = error in (Error.UNKNOWN_TOPIC_OR_PARTITION, Error.UNKNOWN_TOPIC_ID)
+            if known is None or not known.partitions or is_gone:
                 self.topics[name] = TopicInfo(name, error=error)
             return
         info = TopicInfo(name, topic.topic_id, topic.is_internal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from headrace.client.cluster import Cluster
@@ -17,7 +18,17 @@ from headrace.protocol.messages import (
     OffsetForLeaderEpochResponse,
 )
 
-__all__ = ["EARLIEST", "LATEST", "MAX_TIMESTAMP", "EpochEnd", "OffsetAt", "epoch_end", "list_offsets"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "MAX_TIMESTAMP",
+    "EpochEnd",
+    "OffsetAt",
+    "epoch_end",
+    "list_offsets",
+    "list_offsets_once",
+    "may_pass",
+]
 
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -46,65 +57,88 @@ async def list_offsets(
     backoff = cluster.backoff()
     deadline = asyncio.get_running_loop().time() + cluster.settings.operation_timeout_s
     while True:
-        error = await _list_once(cluster, times_ms, isolation_level, found)
-        if error is None:
-            return found
-        if isinstance(error, Refused) and not error.error.retriable:
-            raise error
-        await cluster.wait_to_retry(backoff, deadline, error)
+        missing = {key: time_ms for key, time_ms in times_ms.items() if key not in found}
+        found_now, failures = await list_offsets_once(cluster, missing, isolation_level)
+        found |= found_now
+        if not failures:
+            return {key: found[key] for key in times_ms}
+        for error in failures.values():
+            if not may_pass(error):
+                raise error
         cluster.refresh_soon()
+        await cluster.wait_to_retry(backoff, deadline, next(iter(failures.values())))
 
 
-async def _list_once(
+def may_pass(error: HeadraceError) -> bool:
+    """Whether the same may work later."""
+    return error.error.retriable if isinstance(error, Refused) else isinstance(error, Disconnected | Unreachable)
+
+
+async def list_offsets_once(
+    cluster: Cluster, times_ms: Mapping[TopicPartition, int], isolation_level: int
+) -> tuple[dict[TopicPartition, OffsetAt], dict[TopicPartition, HeadraceError]]:
+    """One round over the leaders, all at once: what was found, and what went wrong with the rest."""
+    await _learn_topics(cluster, {topic for topic, _ in times_ms})
+    found: dict[TopicPartition, OffsetAt] = {}
+    failures: dict[TopicPartition, HeadraceError] = {}
+    by_leader: dict[int, dict[str, list[int]]] = {}
+    for topic, index in times_ms:
+        partition = cluster.metadata.leader(topic, index)
+        if partition is None:
+            failures[topic, index] = cluster.why_no_leader(topic, index)
+        else:
+            by_leader.setdefault(partition.leader_id, {}).setdefault(topic, []).append(index)
+    asked = (
+        _ask_leader(cluster, leader_id, topics, times_ms, isolation_level, found, failures)
+        for leader_id, topics in by_leader.items()
+    )
+    await asyncio.gather(*asked)
+    return found, failures
+
+
+async def _learn_topics(cluster: Cluster, topics: Iterable[str]) -> None:
+    unknown = [topic for topic in sorted(topics) if cluster.metadata.topics.get(topic) is None]
+    for topic in unknown:
+        cluster.want(topic)
+    if unknown:
+        with suppress(HeadraceError):  # what is not known afterwards is a failure of its own
+            await cluster.refresh()
+
+
+async def _ask_leader(
     cluster: Cluster,
+    leader_id: int,
+    topics: Mapping[str, list[int]],
     times_ms: Mapping[TopicPartition, int],
     isolation_level: int,
     found: dict[TopicPartition, OffsetAt],
-) -> HeadraceError | None:
-    """One round over the leaders of what is not found yet. The last thing that went wrong, if any did."""
-    failure: HeadraceError | None = None
-    by_leader: dict[int, dict[str, list[int]]] = {}
-    for topic, index in times_ms:
-        if (topic, index) in found:
-            continue
-        try:
-            await cluster.topic(topic, timeout_s=0)
-        except HeadraceError as error:
-            failure = error
-            continue
-        partition = cluster.metadata.leader(topic, index)
-        if partition is None:
-            text = f"{topic}-{index} has no leader at the moment, or does not exist."
-            failure = Refused(Error.LEADER_NOT_AVAILABLE, text)
-            cluster.refresh_soon()
-        else:
-            by_leader.setdefault(partition.leader_id, {}).setdefault(topic, []).append(index)
-    for leader_id, topics in by_leader.items():
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation_level,
-            topics=[_topic(cluster, topic, indexes, times_ms) for topic, indexes in topics.items()],
-            timeout_ms=int(cluster.settings.request_timeout_s * 1000),
-        )
-        link = cluster.link(leader_id)
-        try:
-            if link is None:
-                raise Unreachable(f"Broker {leader_id} is gone.")
-            response: ListOffsetsResponse = await link.call(request)
-        except (Disconnected, Unreachable) as error:
-            failure = error
-            continue
-        for answered in response.topics:
-            for part in answered.partitions:
-                code = Error.of(part.error_code)
-                if code is Error.NONE:
-                    found[answered.name, part.partition_index] = OffsetAt(
-                        part.offset, part.timestamp, part.leader_epoch
-                    )
-                else:
-                    where = f"{answered.name}-{part.partition_index}"
-                    failure = Refused(code, f"No offset of {where} was found ({code.name}): {code.text}")
-    return failure
+    failures: dict[TopicPartition, HeadraceError],
+) -> None:
+    request = ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation_level,
+        topics=[_topic(cluster, topic, indexes, times_ms) for topic, indexes in topics.items()],
+        timeout_ms=int(cluster.settings.request_timeout_s * 1000),
+    )
+    link = cluster.link(leader_id)
+    try:
+        if link is None:
+            raise Unreachable(f"Broker {leader_id} is gone.")
+        response: ListOffsetsResponse = await link.call(request)
+    except HeadraceError as error:
+        failures |= {(topic, index): error for topic, indexes in topics.items() for index in indexes}
+        return
+    for answered in response.topics:
+        for part in answered.partitions:
+            key, code = (answered.name, part.partition_index), Error.of(part.error_code)
+            if code is Error.NONE:
+                found[key] = OffsetAt(part.offset, part.timestamp, part.leader_epoch)
+            else:
+                text = f"No offset of {key[0]}-{key[1]} was found ({code.name}): {code.text}"
+                failures[key] = Refused(code, text)
+    for key in ((topic, index) for topic, indexes in topics.items() for index in indexes):
+        if key not in found and key not in failures:
+            failures[key] = Unreachable(f"Broker {leader_id} was asked for {key[0]}-{key[1]} and did not answer that.")
 
 
 def _topic(

@@ -5,10 +5,11 @@ from collections.abc import Callable
 from typing import Final, TypeAlias
 
 from headrace.client.metadata import TopicInfo
+from headrace.protocol.kernel_types import Buffer
 
 __all__ = ["DefaultPartitioner", "Partitioner", "murmur2"]
 
-Partitioner: TypeAlias = Callable[[TopicInfo, bytes | None, int], int]
+Partitioner: TypeAlias = Callable[[TopicInfo, Buffer | None, int], int]
 """(topic, key, size of the record in bytes) -> partition."""
 
 _MASK: Final = 0xFFFFFFFF
@@ -41,9 +42,9 @@ class DefaultPartitioner:
         self._sticky_bytes = sticky_bytes
         self._sticky: dict[str, tuple[int, int]] = {}
 
-    def __call__(self, topic: TopicInfo, key: bytes | None, size_bytes: int) -> int:
+    def __call__(self, topic: TopicInfo, key: Buffer | None, size_bytes: int) -> int:
         if key is not None:
-            return (murmur2(key) & 0x7FFFFFFF) % len(topic.partitions)
+            return (murmur2(bytes(key)) & 0x7FFFFFFF) % len(topic.partitions)
         partition, used_bytes = self._sticky.get(topic.name, (-1, 0))
         known = topic.partitions.get(partition)
         if known is None or known.leader_id < 0 or used_bytes >= self._sticky_bytes:

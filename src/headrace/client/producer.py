@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import BufferFull, NotSent
@@ -17,27 +17,18 @@ from headrace.client.sender import Sender, Sending
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.protocol.batch import HEADER_SIZE_BYTES
 from headrace.protocol.compression import Compression
-from headrace.protocol.kernel_types import Fields, Headers
+from headrace.protocol.kernel_types import Buffer, Fields, Headers
 
 __all__ = ["Producer"]
 
 Acks = Literal[0, 1, -1, "all"]
 _RECORD_OVERHEAD_BYTES: Final = 21  # of lengths and deltas, at most
 _HEADER_OVERHEAD_BYTES: Final = 10
+_TIMESTAMP_MAX_MS: Final = 2**63 - 1
 
 
-class _Unplaced:
-    """A record whose topic is not known yet."""
-
-    __slots__ = ("fields", "future", "partition", "size_bytes")
-
-    def __init__(
-        self, fields: Fields, size_bytes: int, partition: int | None, future: asyncio.Future[Produced]
-    ) -> None:
-        self.fields = fields
-        self.size_bytes = size_bytes
-        self.partition = partition
-        self.future = future
+_Unplaced = tuple[Fields, int, int | None, asyncio.Future[Produced]]
+"""A record whose topic is not known yet, its size, and the partition that it is to go to, if one was named."""
 
 
 class Producer:
@@ -53,6 +44,7 @@ class Producer:
         "_batch_bytes",
         "_buffer_bytes_max",
         "_buffered_bytes",
+        "_closed",
         "_cluster",
         "_delivery_timeout_s",
         "_is_closing",
@@ -64,7 +56,6 @@ class Producer:
         "_room_waiters",
         "_sender",
         "_tasks",
-        "_under_way",
         "_unplaced",
     )
 
@@ -73,6 +64,7 @@ class Producer:
         cluster: Cluster,
         chance: random.Random,
         now_ms: Callable[[], int],
+        closed: Callable[[Producer], None] = lambda _: None,
         *,
         acks: Acks = "all",
         idempotent: bool | None = None,
@@ -93,6 +85,7 @@ class Producer:
         sending = Sending(acks_code, is_idempotent, compression, batch_bytes, request_bytes_max)
         self._cluster = cluster
         self._now_ms = now_ms
+        self._closed = closed
         self._sender = Sender(cluster, sending, self._batch_done)
         self._loop = asyncio.get_running_loop()
         self._linger_s = linger_ms / 1000
@@ -102,17 +95,16 @@ class Producer:
         self._delivery_timeout_s = delivery_timeout_s
         self._partitioner = partitioner or DefaultPartitioner(chance, batch_bytes)
         self._buffered_bytes = 0
-        self._room_waiters: deque[asyncio.Future[None]] = deque()
+        self._room_waiters: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._unplaced: dict[str, list[_Unplaced]] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._under_way: dict[asyncio.Future[Produced], None] = {}
         self._is_closing = False
 
     async def send(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Buffer | None,
+        key: Buffer | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
@@ -121,58 +113,65 @@ class Producer:
         while True:
             try:
                 future = self.send_soon(topic, value, key, headers, partition, timestamp_ms)
-            except BufferFull:
-                await self.room()
+            except BufferFull as full:
+                await self.room(full.size_bytes)
             else:
                 return await future
 
     def send_soon(
         self,
         topic: str,
-        value: bytes | None,
-        key: bytes | None = None,
+        value: Buffer | None,
+        key: Buffer | None = None,
         headers: Headers = (),
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> asyncio.Future[Produced]:
-        """Put a record on its way; the future is its acknowledgement. Records of one partition keep their order."""
+        """Put a record on its way; the future is its acknowledgement. Records of one partition keep their order.
+
+        To cancel the future does not take the record back.
+        """
         if self._is_closing:
             raise NotSent("The producer is closed: make another one.")
-        size_bytes = _size_of(key, value, headers)
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        fields, size_bytes = _checked(key, value, headers, timestamp_ms)
         if size_bytes + HEADER_SIZE_BYTES > self._request_bytes_max:
             raise Refused(
                 Error.MESSAGE_TOO_LARGE,
                 f"A record of {size_bytes} bytes is larger than request_bytes_max ({self._request_bytes_max}).",
             )
         if self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
-            raise BufferFull(f"{self._buffered_bytes} bytes are not acknowledged yet: await room() and send again.")
+            raise BufferFull(
+                f"{self._buffered_bytes} bytes are not acknowledged yet: await room() and send again.", size_bytes
+            )
         self._buffered_bytes += size_bytes
-        fields = (key, value, headers, self._now_ms() if timestamp_ms is None else timestamp_ms)
         future: asyncio.Future[Produced] = self._loop.create_future()
-        self._under_way[future] = None
         info = self._cluster.metadata.topics.get(topic)
-        record = _Unplaced(fields, size_bytes, partition, future)
         if info is not None and info.partitions and topic not in self._unplaced:
-            self._place(info, record)
+            self._place(info, fields, size_bytes, partition, future)
         else:
-            self._unplaced.setdefault(topic, []).append(record)
+            self._unplaced.setdefault(topic, []).append((fields, size_bytes, partition, future))
             if topic not in self._tasks:
                 self._tasks[topic] = self._loop.create_task(self._find_topic(topic))
         return future
 
-    async def room(self) -> None:
-        """Wait until the buffer has room for another batch."""
-        while self._buffered_bytes and self._buffered_bytes + self._batch_bytes > self._buffer_bytes_max:
+    async def room(self, size_bytes: int | None = None) -> None:
+        """Wait until the buffer has room for another batch, or for a record of this size."""
+        if size_bytes is None:
+            size_bytes = self._batch_bytes
+        while self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
             waiter: asyncio.Future[None] = self._loop.create_future()
-            self._room_waiters.append(waiter)
+            self._room_waiters.append((size_bytes, waiter))
             await waiter
 
     async def flush(self) -> None:
         """Wait until everything that was sent so far is acknowledged or has failed; nothing lingers meanwhile."""
         self._sender.hurried += 1
         try:
-            self._sender.pump_soon()
-            if under_way := list(self._under_way):
+            self._sender.touch_all()
+            unplaced = [future for records in self._unplaced.values() for *_, future in records if not future.done()]
+            if under_way := unplaced + self._sender.under_way:
                 await asyncio.wait(under_way)
         finally:
             self._sender.hurried -= 1
@@ -193,6 +192,13 @@ class Producer:
             for topic in list(self._unplaced):
                 self._fail_unplaced(topic, NotSent(f"A record for {topic} was not sent: the producer was closed."))
             self._sender.close()
+            self._closed(self)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
 
     # --- finding a place ----------------------------------------------------------------------------------------------
 
@@ -203,65 +209,87 @@ class Producer:
         except HeadraceError as error:
             self._fail_unplaced(topic, error if isinstance(error, Refused) else NotSent(str(error)))
         else:
-            for record in self._unplaced.pop(topic, []):
-                self._place(info, record)
+            for unplaced in self._unplaced.pop(topic, []):
+                self._place(info, *unplaced)
         finally:
             self._tasks.pop(topic, None)
 
-    def _place(self, topic: TopicInfo, record: _Unplaced) -> None:
-        key = record.fields[0]
-        partition = record.partition
+    def _place(
+        self,
+        topic: TopicInfo,
+        fields: Fields,
+        size_bytes: int,
+        partition: int | None,
+        future: asyncio.Future[Produced],
+    ) -> None:
         if partition is None:
-            partition = self._partitioner(topic, None if key is None else bytes(key), record.size_bytes)
+            partition = self._partitioner(topic, fields[0], size_bytes)
         if partition not in topic.partitions:
             text = f"Topic {topic.name} has no partition {partition}: it has {len(topic.partitions)}."
-            self._fail_record(record, Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, text))
+            self._fail_record(future, size_bytes, Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, text))
             self._cluster.refresh_soon()
             return
-        now = self._loop.time()
-        batch = self._sender.lane(topic.name, partition).open_batch(
-            record.size_bytes, self._batch_bytes, now + self._linger_s, now + self._delivery_timeout_s
-        )
-        batch.records.append(record.fields)
-        batch.futures.append(record.future)
-        batch.size_bytes += record.size_bytes
-        if len(batch.records) == 1 or batch.size_bytes >= self._batch_bytes:
-            self._sender.pump_soon()
+        lane = self._sender.lane(topic.name, partition)
+        batch = lane.open_batch(size_bytes, self._batch_bytes)
+        is_news = batch is None
+        if batch is None:
+            now = self._loop.time()
+            batch = lane.add_batch(now + self._linger_s, now + self._delivery_timeout_s)
+        batch.records.append(fields)
+        batch.futures.append(future)
+        batch.size_bytes += size_bytes
+        if is_news or batch.size_bytes >= self._batch_bytes:
+            self._sender.touch(lane)
 
     def _fail_unplaced(self, topic: str, error: HeadraceError) -> None:
-        for record in self._unplaced.pop(topic, []):
-            self._fail_record(record, error)
+        for _, size_bytes, _, future in self._unplaced.pop(topic, []):
+            self._fail_record(future, size_bytes, error)
 
-    def _fail_record(self, record: _Unplaced, error: HeadraceError) -> None:
-        if not record.future.done():
-            record.future.set_exception(error)
-            record.future.exception()
-        self._release([record.future], record.size_bytes)
+    def _fail_record(self, future: asyncio.Future[Produced], size_bytes: int, error: HeadraceError) -> None:
+        if not future.done():
+            future.set_exception(error)
+            future.exception()
+        self._release(size_bytes)
 
     def _batch_done(self, batch: Outgoing) -> None:
-        self._release(batch.futures, batch.size_bytes)
+        self._release(batch.size_bytes)
 
-    def _release(self, futures: list[asyncio.Future[Produced]], size_bytes: int) -> None:
-        for future in futures:
-            self._under_way.pop(future, None)
+    def _release(self, size_bytes: int) -> None:
+        """Who waits for room is let in as far as there is some, first come, first served."""
         self._buffered_bytes -= size_bytes
-        while self._room_waiters and self._buffered_bytes + self._batch_bytes <= self._buffer_bytes_max:
-            waiter = self._room_waiters.popleft()
+        promised_bytes = self._buffered_bytes
+        while self._room_waiters:
+            wanted_bytes, waiter = self._room_waiters[0]
+            if promised_bytes and promised_bytes + wanted_bytes > self._buffer_bytes_max:
+                return
+            self._room_waiters.popleft()
             if not waiter.done():
+                promised_bytes += wanted_bytes
                 waiter.set_result(None)
-        if not self._buffered_bytes:
-            while self._room_waiters:
-                waiter = self._room_waiters.popleft()
-                if not waiter.done():
-                    waiter.set_result(None)
 
 
-def _size_of(key: bytes | None, value: bytes | None, headers: Headers) -> int:
-    if isinstance(key, str) or isinstance(value, str):
-        raise TypeError("keys and values are bytes: encode text first, as in 'text'.encode().")
-    size_bytes = (
-        _RECORD_OVERHEAD_BYTES + (len(key) if key is not None else 0) + (len(value) if value is not None else 0)
-    )
-    for name, header in headers:
-        size_bytes += _HEADER_OVERHEAD_BYTES + len(name.encode()) + (len(header) if header is not None else 0)
-    return size_bytes
+def _checked(key: Buffer | None, value: Buffer | None, headers: Headers, timestamp_ms: int) -> tuple[Fields, int]:
+    """A record in the form in which it is kept, and its size. What is wrong with it must not come out later."""
+    size_bytes = _RECORD_OVERHEAD_BYTES
+    if value is not None:
+        if value.__class__ is not bytes:
+            value = _bytes_of(value)
+        size_bytes += len(value)
+    if key is not None:
+        if key.__class__ is not bytes:
+            key = _bytes_of(key)
+        size_bytes += len(key)
+    if headers:
+        headers = tuple((name, None if header is None else _bytes_of(header)) for name, header in headers)
+        for name, header in headers:
+            size_bytes += _HEADER_OVERHEAD_BYTES + len(name.encode()) + (len(header) if header is not None else 0)
+    if not -1 <= timestamp_ms <= _TIMESTAMP_MAX_MS or timestamp_ms.__class__ is not int:
+        raise ValueError(f"a timestamp is a whole number of milliseconds since 1970, not {timestamp_ms!r}.")
+    return (key, value, headers, timestamp_ms), size_bytes
+
+
+def _bytes_of(value: Buffer) -> bytes:
+    """A copy, when it is a buffer that the caller may write to again."""
+    if not isinstance(value, bytes | bytearray | memoryview):
+        raise TypeError(f"keys, values and headers are bytes, not {type(value).__name__}: encode text with .encode().")
+    return bytes(value)

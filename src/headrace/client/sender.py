@@ -1,23 +1,27 @@
 """Sends the batches of all lanes to the brokers that lead them, and deals with the answers.
 
-Everything happens in callbacks of the loop: `pump` looks at every lane that has something to do, and is called when
-a batch may have become sendable. One timer wakes it for what is due later.
+Everything happens in callbacks of the loop. `touch` says that something has changed for a lane: the pump, once in a turn
+of the loop, looks at those lanes and no others. Lanes with something to send wait in line for each leader, so that none
+starves. One heap with one timer wakes lanes for what is due later.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from typing import Any, Final
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import NotSent, Uncertain
-from headrace.client.lane import Identity, Lane, Outgoing
+from headrace.client.lane import NEVER, Identity, Lane, Outgoing, Produced
 from headrace.client.link import Link
 from headrace.client.metadata import NO_TOPIC_ID
 from headrace.errors import Error, HeadraceError, Refused
+from headrace.net.peer import Disconnected
 from headrace.protocol.batch import NO_SEQUENCE
 from headrace.protocol.compression import Compression
 from headrace.protocol.messages import InitProducerIdRequest, InitProducerIdResponse, ProduceRequest, ProduceResponse
@@ -51,14 +55,18 @@ class Sender:
         "_busy",
         "_cluster",
         "_done",
+        "_due",
+        "_due_count",
         "_getting_identity",
         "_in_flight",
         "_is_pump_due",
         "_loop",
         "_opening",
+        "_ready",
         "_sending",
         "_tasks",
         "_timer",
+        "_touched",
         "hurried",
         "identity",
         "is_closed",
@@ -76,26 +84,48 @@ class Sender:
         self._done = done
         self._loop = asyncio.get_running_loop()
         self._busy: dict[Lane, None] = {}
+        self._touched: dict[Lane, None] = {}
+        self._ready: dict[Link, deque[Lane]] = {}
+        self._due: list[tuple[float, int, Lane]] = []
+        self._due_count = 0
         self._in_flight: dict[Link, int] = {}
         self._opening: dict[Link, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._getting_identity = False
         self._is_pump_due = False
         self._timer: asyncio.TimerHandle | None = None
-        cluster.changed.append(self.pump_soon)
-
-    @property
-    def is_idle(self) -> bool:
-        return not self._busy
+        cluster.changed.append(self._leaders_changed)
 
     def lane(self, topic: str, index: int) -> Lane:
         lane = self.lanes.get((topic, index))
         if lane is None:
             lane = self.lanes[topic, index] = Lane(topic, index)
-        self._busy[lane] = None
         return lane
 
-    def pump_soon(self) -> None:
+    def touch(self, lane: Lane) -> None:
+        """Something has changed for a lane: it may have something to send."""
+        self._busy[lane] = None
+        self._touched[lane] = None
+        self._pump_soon()
+
+    def touch_all(self) -> None:
+        self._touched |= self._busy
+        self._pump_soon()
+
+    @property
+    def under_way(self) -> list[asyncio.Future[Produced]]:
+        """The futures of all records that are not settled."""
+        batches = (batch for lane in self._busy for batch in (*lane.flying, *lane.queue) if not batch.is_done)
+        return [future for batch in batches for future in batch.futures if not future.done()]
+
+    def _leaders_changed(self) -> None:
+        for waiting in self._ready.values():
+            for lane in waiting:
+                lane.is_ready = False
+        self._ready.clear()
+        self.touch_all()
+
+    def _pump_soon(self) -> None:
         if not self._is_pump_due and not self.is_closed:
             self._is_pump_due = True
             self._loop.call_soon(self._pump)
@@ -103,7 +133,7 @@ class Sender:
     def close(self) -> None:
         """Give up what is still here."""
         self.is_closed = True
-        self._cluster.changed.remove(self.pump_soon)
+        self._cluster.changed.remove(self._leaders_changed)
         if self._timer is not None:
             self._timer.cancel()
         for task in self._tasks:
@@ -119,20 +149,35 @@ class Sender:
         if self.is_closed:
             return
         now = self._loop.time()
-        ready: dict[Link, list[tuple[Lane, Outgoing]]] = {}
-        for lane in list(self._busy):
+        while self._due and self._due[0][0] <= now:
+            lane = heappop(self._due)[2]
+            lane.wake_at = NEVER
+            self._touched[lane] = None
+        touched, self._touched = self._touched, {}
+        for lane in touched:
+            self._look_at(lane, now)
+        for link in list(self._ready):
+            self._send_to(link, now)
+        self._set_timer()
+
+    def _look_at(self, lane: Lane, now: float) -> None:
+        if lane.is_overdue(now):
             self._expire(lane, now)
-            if lane.is_idle:
-                del self._busy[lane]
-                continue
-            if self._sending.is_idempotent and not self._prepare(lane):
-                continue
-            batch = lane.sendable(now, self.hurried > 0, self._sending.batch_bytes)
-            if batch is not None and (link := self._leader(lane)) is not None:
-                ready.setdefault(link, []).append((lane, batch))
-        for link, batches in ready.items():
-            self._send_to(link, batches)
-        self._set_timer(now)
+        if lane.is_idle:
+            self._busy.pop(lane, None)
+            return
+        if (due := lane.next_due(now)) < lane.wake_at:
+            lane.wake_at = due
+            self._due_count += 1  # lanes have no order
+            heappush(self._due, (due, self._due_count, lane))
+        if self._sending.is_idempotent and not self._prepare(lane):
+            return
+        if not lane.is_ready and self._sendable(lane, now) is not None and (link := self._leader(lane)) is not None:
+            lane.is_ready = True
+            self._ready.setdefault(link, deque()).append(lane)
+
+    def _sendable(self, lane: Lane, now: float) -> Outgoing | None:
+        return lane.sendable(now, self.hurried > 0, self._sending.batch_bytes)
 
     def _prepare(self, lane: Lane) -> bool:
         """Whether the lane has a producer id and epoch to send under."""
@@ -155,62 +200,103 @@ class Sender:
             self._cluster.refresh_soon()
         return link
 
-    def _send_to(self, link: Link, batches: list[tuple[Lane, Outgoing]]) -> None:
-        if not link.is_ready:
-            self._open(link)
-            return
-        while batches and self._in_flight.get(link, 0) < REQUESTS_IN_FLIGHT_MAX:
-            assert link.peer is not None
-            if not link.peer.is_writable:
+    def _send_to(self, link: Link, now: float) -> None:
+        waiting = self._ready[link]
+        while waiting and self._in_flight.get(link, 0) < REQUESTS_IN_FLIGHT_MAX:
+            if not link.is_ready or link.peer is None or not link.peer.is_writable:
                 self._open(link)
                 return
-            taken, size_bytes = 0, 0
-            for _, batch in batches:
-                if taken and size_bytes + batch.size_bytes > self._sending.request_bytes_max:
-                    break
-                taken, size_bytes = taken + 1, size_bytes + batch.size_bytes
-            self._send_request(link, batches[:taken])
-            batches = batches[taken:]
-            self.pump_soon()  # the same lanes may have more
+            batches: list[tuple[Lane, Outgoing]] = []
+            size_bytes = 0
+            while waiting:
+                lane = waiting[0]
+                batch = self._sendable(lane, now)
+                if batch is not None:
+                    size_bytes += batch.size_bytes
+                    if batches and size_bytes > self._sending.request_bytes_max:
+                        break
+                    batches.append((lane, batch))
+                waiting.popleft()
+                lane.is_ready = False
+            if batches:
+                self._send_request(link, batches)
+            for lane, _ in batches:
+                if not lane.is_ready and self._sendable(lane, now) is not None:
+                    lane.is_ready = True
+                    waiting.append(lane)
+        if not waiting:
+            self._ready.pop(link, None)
 
     def _send_request(self, link: Link, batches: list[tuple[Lane, Outgoing]]) -> None:
         assert link.peer is not None
         assert link.served is not None
         metadata = self._cluster.metadata
         has_ids = all(metadata.topic_id(lane.topic) != NO_TOPIC_ID for lane, _ in batches)
-        request = ProduceRequest(
-            acks=self._sending.acks, timeout_ms=int(self._cluster.settings.request_timeout_s * 1000)
-        )
-        topics: dict[str, ProduceRequest.TopicProduceData] = {}
         try:
             version = link.served.choose(ProduceRequest, None if has_ids else TOPIC_ID_VERSION - 1)
         except Refused as error:
             for lane, batch in batches:
                 lane.queue.remove(batch)
-                batch.fail(error)
-                self._done(batch)
+                batch.last_error = error.error
+                self._fail(lane, batch, error.text)
             return
+        request = ProduceRequest(
+            acks=self._sending.acks, timeout_ms=int(self._cluster.settings.request_timeout_s * 1000)
+        )
+        topics: dict[str, ProduceRequest.TopicProduceData] = {}
+        sent: list[tuple[Lane, Outgoing]] = []
         for lane, batch in batches:
             lane.send(batch, self._sending.is_idempotent)
+            try:
+                records = batch.encode(self._sending.compression)
+            except Exception as error:  # of one batch, which must not hold up the others
+                _log.exception("a batch for %s-%d can't be written", lane.topic, lane.index)
+                lane.landed(batch)
+                self._lost_sequence(lane, batch)
+                batch.last_error = Error.INVALID_RECORD
+                self._fail(lane, batch, f"it can't be encoded ({error!r})")
+                self.touch(lane)
+                continue
+            sent.append((lane, batch))
             topic = topics.get(lane.topic)
             if topic is None:
                 topic = topics[lane.topic] = ProduceRequest.TopicProduceData(
                     name=lane.topic, topic_id=metadata.topic_id(lane.topic)
                 )
                 request.topic_data.append(topic)
-            topic.partition_data.append(
-                ProduceRequest.PartitionProduceData(index=lane.index, records=batch.encode(self._sending.compression))
-            )
-        if self._sending.acks == 0:
-            link.peer.send_without_reply(request, version)
+            topic.partition_data.append(ProduceRequest.PartitionProduceData(index=lane.index, records=records))
+        if sent:
+            self._put_on_wire(link, request, version, sent, {topic.topic_id: name for name, topic in topics.items()})
+
+    def _put_on_wire(
+        self,
+        link: Link,
+        request: ProduceRequest,
+        version: int,
+        batches: list[tuple[Lane, Outgoing]],
+        names: dict[bytes, str],
+    ) -> None:
+        assert link.peer is not None
+        peer = link.peer
+        try:
+            if self._sending.acks == 0:
+                peer.send_without_reply(request, version)
+                for lane, batch in batches:
+                    self._succeed(lane, batch, -1, -1)
+                    self.touch(lane)
+                return
+            future = peer.send(request, version)
+        except Disconnected:  # by the request before this one, in the same turn of the loop
+            self._cluster.refresh_soon()
             for lane, batch in batches:
-                self._succeed(lane, batch, -1, -1)
+                lane.landed(batch)
+                self._retry(lane, batch)
+                self.touch(lane)
             return
         self._in_flight[link] = self._in_flight.get(link, 0) + 1
-        peer, timeout_s = link.peer, self._cluster.settings.request_timeout_s
+        timeout_s = self._cluster.settings.request_timeout_s
         late = self._loop.call_later(timeout_s, peer.close, f"{peer} did not answer Produce within {timeout_s:g} s.")
-        future = peer.send(request, version)
-        future.add_done_callback(lambda future: self._answered(link, late, batches, topics, future))
+        future.add_done_callback(lambda future: self._answered(link, late, batches, names, future))
 
     def _open(self, link: Link) -> None:
         if link not in self._opening:
@@ -235,7 +321,9 @@ class Sender:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
-        self.pump_soon()
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.error("a task of the producer failed", exc_info=error)
+        self.touch_all()
 
     # --- answers ------------------------------------------------------------------------------------------------------
 
@@ -244,7 +332,7 @@ class Sender:
         link: Link,
         late: asyncio.TimerHandle,
         batches: list[tuple[Lane, Outgoing]],
-        topics: dict[str, ProduceRequest.TopicProduceData],
+        names: dict[bytes, str],
         future: asyncio.Future[ProduceResponse],
     ) -> None:
         late.cancel()
@@ -260,7 +348,6 @@ class Sender:
             self._cluster.refresh_soon()
         else:
             response = future.result()
-            names = {topic.topic_id: name for name, topic in topics.items()}
             endpoints = response.node_endpoints
             for topic in response.responses:
                 name = topic.name or names.get(topic.topic_id, "")
@@ -274,7 +361,7 @@ class Sender:
                 self._retry(lane, batch)
             else:
                 self._settle(lane, batch, answer, endpoints)
-        self.pump_soon()
+            self.touch(lane)
 
     def _settle(
         self,
@@ -298,11 +385,21 @@ class Sender:
             if batch.identity == lane.identity and (is_first or error is Error.UNKNOWN_PRODUCER_ID):
                 lane.wants_reset = True
             self._retry(lane, batch)
+        elif self._sending.is_idempotent and error is Error.INVALID_PRODUCER_EPOCH:
+            # Somebody else uses our id in a later epoch, so that no epoch of ours is safe: begin with another id.
+            if batch.identity == self.identity:
+                self.identity = None
+            if batch.identity == lane.identity:
+                lane.wants_reset = True
+            self._retry(lane, batch)
         elif error.retriable:
             batch.is_doubtful = batch.is_doubtful or error not in _NOT_APPENDED
-            if not self._cluster.metadata.learn(lane.topic, lane.index, answer.current_leader, endpoints):
-                self._cluster.refresh_soon()
             self._retry(lane, batch)
+            if self._cluster.metadata.learn(lane.topic, lane.index, answer.current_leader, endpoints):
+                lane.retry_at = 0.0  # the new leader is known, and asked at once (KIP-951)
+                self._leaders_changed()
+            else:
+                self._cluster.refresh_soon()
         elif error is Error.MESSAGE_TOO_LARGE and len(batch.records) > 1 and not (batch.is_done or batch.is_doubtful):
             self._lost_sequence(lane, batch)
             lane.put_back(*batch.split())
@@ -402,17 +499,16 @@ class Sender:
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def _set_timer(self, now: float) -> None:
-        """The next moment at which something is due without anything else happening."""
-        due = float("inf")
-        for lane in self._busy:
-            if lane.queue:
-                head = lane.queue[0]
-                due = min(due, *(when for when in (lane.retry_at, head.due, head.deadline) if when > now), due)
-            if lane.flying:
-                due = min(due, *(batch.deadline for batch in lane.flying if not batch.is_done), due)
+    def _set_timer(self) -> None:
+        due = self._due[0][0] if self._due else NEVER
         if self._timer is not None:
+            if self._timer.when() <= due:
+                return  # wakes early at worst
             self._timer.cancel()
             self._timer = None
-        if due < float("inf"):
-            self._timer = self._loop.call_at(due, self.pump_soon)
+        if due < NEVER:
+            self._timer = self._loop.call_at(due, self._wake)
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._pump_soon()
