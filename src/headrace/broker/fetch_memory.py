@@ -4,35 +4,35 @@ A listener stops reading from a client that does not take its replies, but by th
 may be many such clients. So what replies hold is counted, from when a buffer is made until the last one who sends it
 lets go of it. The fuller it is, the smaller replies get: a reply may always have less than was asked for. When it is
 full, fetches wait, as they do for records.
+
+What was let go of is used again: half of what a large reply cost was the kernel's work to hand out new pages for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Final
+from weakref import ref
 
 SHARE_MIN_BYTES: Final = 1 << 20
 UNCOUNTED_BYTES: Final = 16 << 10
 """Buffers up to this size are not counted: what a connection may have waiting bounds them well enough."""
+SPARE_MAX_BYTES: Final = 16 << 20
+REUSED_MAX_BYTES: Final = 4 << 20
+"""Larger buffers are rare, and not kept."""
 
 
-class ReplyBuffer(bytearray):
-    """Bytes that are counted as long as somebody has them."""
+class _Held(ref[memoryview]):
+    """A view that somebody sends from. When the last one lets go of it, its buffer is free."""
 
-    __slots__ = ("_memory", "_size_bytes")
+    __slots__ = ("buffer", "size_bytes")
 
-    def __init__(self, size_bytes: int, memory: ReplyMemory) -> None:
-        super().__init__(size_bytes)
-        self._size_bytes = size_bytes
-        self._memory = memory
-        memory.held_bytes += size_bytes
-
-    def __del__(self) -> None:
-        self._memory._give_back(self._size_bytes)
+    buffer: bytearray
+    size_bytes: int
 
 
 class ReplyMemory:
-    __slots__ = ("_call_soon", "_waiting", "held_bytes", "size_bytes")
+    __slots__ = ("_call_soon", "_held", "_spare_bytes", "_spares", "_waiting", "held_bytes", "size_bytes")
 
     def __init__(self, size_bytes: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """`call_soon` is the loop's."""
@@ -40,6 +40,10 @@ class ReplyMemory:
         self.held_bytes = 0
         self._call_soon = call_soon
         self._waiting: dict[Callable[[], None], None] = {}
+        self._held: dict[int, _Held] = {}
+        self._spares: dict[int, list[bytearray]] = {}
+        """By size, which is a power of two."""
+        self._spare_bytes = 0
 
     @property
     def is_full(self) -> bool:
@@ -50,8 +54,42 @@ class ReplyMemory:
         """What one reply may have now: a quarter of what is left, but enough for any batch of usual size."""
         return max((self.size_bytes - self.held_bytes) // 4, SHARE_MIN_BYTES)
 
-    def buffer(self, size_bytes: int) -> bytearray:
-        return bytearray(size_bytes) if size_bytes <= UNCOUNTED_BYTES else ReplyBuffer(size_bytes, self)
+    def buffer(self, size_bytes: int) -> bytearray | memoryview:
+        """Room for so many bytes. What is in it is any bytes."""
+        if size_bytes <= UNCOUNTED_BYTES:
+            return bytearray(size_bytes)
+        buffer = self._take(size_bytes)
+        view = memoryview(buffer)[:size_bytes]
+        held = _Held(view, self._let_go)
+        held.buffer, held.size_bytes = buffer, size_bytes
+        self._held[id(held)] = held
+        self.held_bytes += size_bytes
+        return view
+
+    def _take(self, size_bytes: int) -> bytearray:
+        if size_bytes > REUSED_MAX_BYTES:
+            return bytearray(size_bytes)
+        capacity = 1 << (size_bytes - 1).bit_length()
+        spares = self._spares.get(capacity)
+        if not spares:
+            return bytearray(capacity)
+        self._spare_bytes -= capacity
+        return spares.pop()
+
+    def _let_go(self, held: _Held) -> None:
+        del self._held[id(held)]
+        buffer, capacity = held.buffer, len(held.buffer)
+        if capacity <= REUSED_MAX_BYTES and self._spare_bytes + capacity <= SPARE_MAX_BYTES:
+            try:
+                # Refused while there is any other view of it: a transport may keep one of its own.
+                buffer.pop()
+                buffer.append(0)
+            except BufferError:
+                pass
+            else:
+                self._spares.setdefault(capacity, []).append(buffer)
+                self._spare_bytes += capacity
+        self._give_back(held.size_bytes)
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Calls `wake` once, when it is no longer full."""

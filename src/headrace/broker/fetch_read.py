@@ -215,7 +215,7 @@ class ColdRead:
             into.release()
 
 
-def read(gathered: Gathered, buffer: bytearray, cold: ColdRead) -> None:
+def read(gathered: Gathered, buffer: bytearray | memoryview, cold: ColdRead) -> None:
     """Fills the buffer with what is in memory, and leaves the rest to `cold`."""
     assert gathered.fetched is not None
     gathered.data.records = buffer

@@ -1,0 +1,58 @@
+"""The memory of replies: counted while somebody has it, and used again when nobody has."""
+
+from __future__ import annotations
+
+from headrace.broker.fetch_memory import REUSED_MAX_BYTES, SPARE_MAX_BYTES, ReplyMemory
+
+
+def address_of(view: bytearray | memoryview) -> int:
+    """Of the buffer behind a view."""
+    assert isinstance(view, memoryview)
+    return id(view.obj)
+
+
+def memory() -> ReplyMemory:
+    return ReplyMemory(64 << 20, lambda callback: callback())
+
+
+def test_a_buffer_is_counted_until_the_last_one_lets_go() -> None:
+    counted = memory()
+    first, second = counted.buffer(100_000), counted.buffer(200_000)
+    assert (len(first), len(second), counted.held_bytes) == (100_000, 200_000, 300_000)
+    del first
+    assert counted.held_bytes == 200_000
+    buffers = [second]
+    del second
+    assert counted.held_bytes == 200_000
+    buffers.clear()
+    assert counted.held_bytes == 0
+
+
+def test_what_was_let_go_of_is_used_again() -> None:
+    counted = memory()
+    first = counted.buffer(100_000)
+    address = address_of(first)
+    del first
+    assert address_of(counted.buffer(120_000)) == address
+
+
+def test_what_somebody_still_has_a_view_of_is_not_used_again() -> None:
+    counted = memory()
+    first = counted.buffer(100_000)
+    first[:4] = b"kept"
+    another = memoryview(first)[:4]
+    del first
+    second = counted.buffer(100_000)
+    second[:4] = b"new!"
+    assert bytes(another) == b"kept"
+
+
+def test_no_more_is_kept_than_is_of_use() -> None:
+    counted = memory()
+    many = [counted.buffer(1 << 20) for _ in range(60)]
+    many.clear()
+    assert counted._spare_bytes == SPARE_MAX_BYTES
+    large = counted.buffer(REUSED_MAX_BYTES + 1)
+    del large
+    assert counted._spare_bytes == SPARE_MAX_BYTES
+    assert counted.held_bytes == 0
