@@ -1,7 +1,7 @@
 """Sends the batches of all lanes to the brokers that lead them, and deals with the answers.
 
-Everything happens in callbacks of the loop. `touch` says that something has changed for a lane: the pump, once in a turn
-of the loop, looks at those lanes and no others. Lanes with something to send wait in line for each leader, so that none
+Everything happens in callbacks of the loop. `touch` says that something has changed for a lane: once a turn
+the pump looks at those lanes and no others. Lanes with something to send wait in line for each leader, so that none
 starves. One heap with one timer wakes lanes for what is due later.
 """
 
