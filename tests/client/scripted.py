@@ -15,6 +15,8 @@ from headrace.protocol.batch import Batch
 from headrace.protocol.frame import Request, read_request, write_response
 from headrace.protocol.messages import (
     ApiVersionsResponse,
+    CreateTopicsResponse,
+    DeleteTopicsResponse,
     FetchResponse,
     InitProducerIdResponse,
     ListOffsetsResponse,
@@ -26,7 +28,17 @@ from headrace.protocol.records import records_of
 
 TOPIC = "topic"
 TOPIC_ID = b"0123456789abcdef"
-SERVED = {0: (3, 13), 1: (4, 17), 2: (1, 10), 3: (0, 13), 18: (0, 4), 22: (0, 5), 23: (2, 4)}
+SERVED = {
+    0: (3, 13),
+    1: (4, 17),
+    2: (1, 10),
+    3: (0, 13),
+    18: (0, 4),
+    19: (2, 7),
+    20: (1, 6),
+    22: (0, 5),
+    23: (2, 4),
+}
 
 Fault = Callable[[Batch], Error | str | None]
 """For a produced batch: an error to answer, "lost" (append, never answer), "dropped" (neither), or None."""
@@ -47,6 +59,17 @@ class ScriptedBroker:
         self.truncated_at: int | None = None
         self.served = served
         self.port = 0
+        self.node_id = 7
+        self.leader: ScriptedBroker = self
+        """Who leads by this broker's word; it says so to whom it refuses (KIP-951)."""
+        self.others: list[ScriptedBroker] = []
+        self.mute: dict[int, int] = {}
+        """How many more requests of an API get no answer."""
+        self.metadata_errors: list[Error] = []
+        self.created: dict[str, int] = {}
+        """Other topics, and how many partitions they were asked for with."""
+        self.batches_fetched: list[bytes] | None = None
+        """What a fetch gets in place of the log."""
 
     @property
     def values(self) -> list[bytes | None]:
@@ -57,6 +80,10 @@ class ScriptedBroker:
         request = read_request(frame)
         assert isinstance(request, Request)
         self.requests.append(request.api.key)
+        if self.mute.get(request.api.key):
+            self.mute[request.api.key] -= 1
+            connection.reserve()  # and never filled
+            return
         least, most = self.served[request.api.key]
         if not least <= request.version <= most:
             assert request.api.key == 18
@@ -69,6 +96,8 @@ class ScriptedBroker:
             1: self._fetch,
             2: self._offsets,
             3: self._metadata,
+            19: self._create,
+            20: self._delete,
             22: self._identity,
             23: self._epoch_end,
         }
@@ -86,17 +115,47 @@ class ScriptedBroker:
         return ApiVersionsResponse(api_keys=keys)
 
     def _metadata(self, request: Request) -> MetadataResponse:
-        partition = MetadataResponse.MetadataResponsePartition(leader_id=7, leader_epoch=self.leader_epoch)
+        if self.metadata_errors:
+            return MetadataResponse(error_code=self.metadata_errors.pop(0))
         return MetadataResponse(
-            brokers=[MetadataResponse.MetadataResponseBroker(node_id=7, host="127.0.0.1", port=self.port)],
-            controller_id=7,
-            topics=[
-                MetadataResponse.MetadataResponseTopic(name=TOPIC, topic_id=TOPIC_ID, partitions=[partition])
-                if topic.name == TOPIC
-                else MetadataResponse.MetadataResponseTopic(name=topic.name, error_code=3)
-                for topic in request.body.topics
+            brokers=[
+                MetadataResponse.MetadataResponseBroker(node_id=broker.node_id, host="127.0.0.1", port=broker.port)
+                for broker in (self, *self.others)
             ],
+            controller_id=self.node_id,
+            topics=[self._topic(topic.name) for topic in request.body.topics],
         )
+
+    def _topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
+        count = 1 if name == TOPIC else self.created.get(name)
+        if count is None:
+            return MetadataResponse.MetadataResponseTopic(name=name, error_code=3)
+        leader, epoch = self.leader.node_id, self.leader_epoch
+        partitions = [
+            MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=epoch)
+            for index in range(count)
+        ]
+        topic_id = TOPIC_ID if name == TOPIC else name.encode().ljust(16)
+        return MetadataResponse.MetadataResponseTopic(name=name, topic_id=topic_id, partitions=partitions)
+
+    def _create(self, request: Request) -> CreateTopicsResponse | None:
+        """The first answer about a topic is lost."""
+        results, is_lost = [], False
+        for topic in request.body.topics:
+            error = Error.TOPIC_ALREADY_EXISTS if topic.name in self.created else Error.NONE
+            is_lost = is_lost or error is Error.NONE
+            self.created.setdefault(topic.name, topic.num_partitions)
+            results.append(CreateTopicsResponse.CreatableTopicResult(name=topic.name, error_code=error))
+        return None if is_lost else CreateTopicsResponse(topics=results)
+
+    def _delete(self, request: Request) -> DeleteTopicsResponse | None:
+        results, is_lost = [], False
+        names = [topic.name for topic in request.body.topics] or request.body.topic_names
+        for name in names:
+            is_lost = is_lost or name in self.created
+            error = Error.NONE if self.created.pop(name, None) else Error.UNKNOWN_TOPIC_OR_PARTITION
+            results.append(DeleteTopicsResponse.DeletableTopicResult(name=name, error_code=error))
+        return None if is_lost else DeleteTopicsResponse(responses=results)
 
     def _identity(self, _: Request) -> InitProducerIdResponse:
         self.producer_id += 1
@@ -108,6 +167,8 @@ class ScriptedBroker:
         batch = Batch(memoryview(bytearray(data.records)))
         batch.verify()
         self.seen.append((batch.producer_epoch, batch.base_sequence, batch.record_count))
+        if self.leader is not self:
+            return self._not_leader()
         fault = self.faults.pop(0)(batch) if self.faults else None
         if fault == "dropped":
             return None
@@ -120,6 +181,19 @@ class ScriptedBroker:
                 ProduceResponse.TopicProduceResponse(name=TOPIC, topic_id=TOPIC_ID, partition_responses=[answer])
             ]
         )
+
+    def _not_leader(self) -> ProduceResponse:
+        answer = ProduceResponse.PartitionProduceResponse(
+            error_code=Error.NOT_LEADER_OR_FOLLOWER,
+            current_leader=ProduceResponse.LeaderIdAndEpoch(
+                leader_id=self.leader.node_id, leader_epoch=self.leader.leader_epoch
+            ),
+        )
+        endpoint = ProduceResponse.NodeEndpoint(
+            node_id=self.leader.node_id, host="127.0.0.1", port=self.leader.port, rack=None
+        )
+        topic = ProduceResponse.TopicProduceResponse(name=TOPIC, topic_id=TOPIC_ID, partition_responses=[answer])
+        return ProduceResponse(responses=[topic], node_endpoints=[endpoint])
 
     def _append(self, batch: Batch) -> tuple[Error, int]:
         who = (batch.producer_id, batch.producer_epoch)
@@ -146,6 +220,8 @@ class ScriptedBroker:
                     answer.error_code = Error.FENCED_LEADER_EPOCH
                 elif asked.fetch_offset > self.end:
                     answer.error_code = Error.OFFSET_OUT_OF_RANGE
+                elif self.batches_fetched is not None:
+                    answer.records = b"".join(self.batches_fetched)
                 else:
                     answer.records = b"".join(
                         bytes(batch) for batch in self.log if Batch(memoryview(batch)).last_offset >= asked.fetch_offset
@@ -170,12 +246,15 @@ class ScriptedBroker:
 
 @asynccontextmanager
 async def running(broker: ScriptedBroker, **settings: Any) -> AsyncIterator[Client]:
-    listener = Listener("broker", broker)
-    host, broker.port = await listener.start("127.0.0.1", 0)
+    """A client of a broker, and of the others that it knows."""
+    listeners = [Listener("broker", one) for one in (broker, *broker.others)]
+    for listener, one in zip(listeners, (broker, *broker.others), strict=True):
+        host, one.port = await listener.start("127.0.0.1", 0)
     options: dict[str, Any] = {"retry_backoff_s": 0.01, "reconnect_backoff_s": 0.01, **settings}
     client = Client(f"{host}:{broker.port}", chance=random.Random(1), now_ms=lambda: 1_000, **options)
     try:
         yield client
     finally:
         await client.close()
-        await listener.stop()
+        for listener in listeners:
+            await listener.stop()

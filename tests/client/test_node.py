@@ -35,9 +35,9 @@ def client_of(node: Node, **settings: Any) -> Client:
 
 
 @asynccontextmanager
-async def connected(partitions: int = 1, **settings: str) -> AsyncIterator[tuple[Node, Client]]:
+async def connected(partitions: int = 1) -> AsyncIterator[tuple[Node, Client]]:
     """A node with a topic, and a client of it."""
-    async with node_running(**settings) as node, client_of(node) as client:
+    async with node_running() as node, client_of(node) as client:
         await client.admin.create_topics([NewTopic(TOPIC, partitions)])
         yield node, client
 
@@ -198,16 +198,16 @@ def test_only_a_producers_topic_is_made_by_asking_for_it() -> None:
 
 def test_without_auto_creation_a_missing_topic_is_refused() -> None:
     async def scenario() -> None:
-        async with node_running(auto_create_topics_enable="false") as node:
-            async with client_of(node, operation_timeout_s=0.3) as client:
-                with pytest.raises(Refused, match="There is no topic missing"):
-                    await client.producer().send("missing", b"x")
-                with pytest.raises(Refused, match="There is no topic absent"):
-                    await client.admin.list_offsets({("absent", 0): "latest"})
-                consumer = client.consumer(auto_offset_reset="earliest")
-                consumer.assign([("absent", 0)])
-                with pytest.raises(Refused, match="There is no topic absent"):
-                    await consumer.position("absent", 0)
+        running = node_running(auto_create_topics_enable="false")
+        async with running as node, client_of(node, operation_timeout_s=0.3) as client:
+            with pytest.raises(Refused, match="There is no topic missing"):
+                await client.producer().send("missing", b"x")
+            with pytest.raises(Refused, match="There is no topic absent"):
+                await client.admin.list_offsets({("absent", 0): "latest"})
+            consumer = client.consumer(auto_offset_reset="earliest")
+            consumer.assign([("absent", 0)])
+            with pytest.raises(Refused, match="There is no topic absent"):
+                await consumer.position("absent", 0)
 
     run(scenario())
 
@@ -290,7 +290,7 @@ def test_what_is_paused_is_not_given_out_and_does_not_starve_the_others() -> Non
 
 def test_a_session_that_the_broker_forgot_is_begun_again() -> None:
     async def scenario() -> None:
-        async with connected(3) as (node, client):
+        async with connected(3) as (_, client):
             producer, consumer = client.producer(), client.consumer(auto_offset_reset="earliest", fetch_max_wait_ms=10)
             consumer.assign([(TOPIC, index) for index in range(3)])
             for round_number in range(3):
