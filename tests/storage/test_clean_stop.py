@@ -324,3 +324,41 @@ def test_retention_and_truncation_leave_what_the_next_start_expects(
         assert not caplog.records
         assert values_in(log_of(node)) == values
         assert log_of(node).aborted_in(0, log.log_end_offset) == aborted
+
+
+def test_a_log_without_a_record_has_two_files_and_needs_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    """A node may have thousands: their making, a clean stop and the next start are a few system calls each."""
+    node = Node()
+    node.directories.create("t", 0, TOPIC_ID)
+    for _ in range(2):
+        node.stop()
+        disk = disk_of(node)
+        assert sorted(disk.names("t-0")) == ["00000000000000000000.log", "partition.metadata"]
+        node = Node([disk.restart(power_lost=True)])
+        assert log_of(node).by_timestamp(0) is log_of(node).latest() is None
+    assert node.directories.all[0].clean_broker_epoch == 7
+    values = fill(log_of(node), 3)
+    node.stop()
+    assert "00000000000000000003.snapshot" in disk_of(node).names("t-0")
+    node = node.restart(power_lost=True)
+    assert values_in(log_of(node)) == values
+    assert not caplog.records
+
+
+def test_a_log_that_was_emptied_keeps_no_index_of_what_it_had(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 5)
+    node.stop()
+    log = log_of(node := node.restart())
+    log.truncate_to(0, START_MS)
+    node.stop()
+    disk = disk_of(node)
+    assert [disk.stat(f"t-0/{name}").size for name in disk.names("t-0") if name.endswith("index")] == [0, 0]
+    log = log_of(node := node.restart(power_lost=True))
+    assert (log.log_end_offset, len(log.producers)) == (0, 0)
+    values = fill(log, 5)
+    node.stop()
+    log = log_of(node.restart(power_lost=True))
+    assert values_in(log) == values
+    assert not caplog.records

@@ -69,11 +69,13 @@ def take_stock(place: Place, *, is_clean: bool = False) -> Stock:
     _finish_swap(files)
     bases = files.offsets(names.LOG)
     with_transactions = set(files.offsets(names.TXN_INDEX))
+    with_indexes = {*files.offsets(names.INDEX), *files.offsets(names.TIME_INDEX)}
     segments = []
     for base_offset in bases:
         stat = place.disk.stat(place.path(names.segment_name(base_offset) + names.LOG))
         segment = Segment(place, base_offset, stat.size, stat.modified_ms)
         segment.has_transaction_index = base_offset in with_transactions
+        segment.has_index_files = base_offset in with_indexes
         segments.append(segment)
     known = set(bases)
     for suffix in (names.INDEX, names.TIME_INDEX, names.TXN_INDEX):

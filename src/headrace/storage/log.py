@@ -552,20 +552,39 @@ class Log:
         """Writes what a clean stop leaves in files; returns the names of those that are to be synced.
 
         The snapshot at the end of the log is by whose name the next start knows that end without a look at the data.
+        A log that never had a record has no such files: a node may have thousands of those.
         """
         self.sweep()
         active = self.segments.active
-        if not (active.is_active or self.unsynced.has_epochs) and self.snapshots.latest_offset == self.log_end_offset:
+        is_blank = self._is_blank
+        if not (active.is_active or self.unsynced.has_epochs) and (
+            is_blank or self.snapshots.latest_offset == self.log_end_offset
+        ):
             return []  # it is as it was found
         if not active.is_active:
             self._activate(active)
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
-        written = [active.name + names.LOG, *active.persist_indexes(), self.snapshots.write(self.producers)]
+        written = [active.name + names.LOG]
+        if not is_blank:
+            written += [*active.persist_indexes(), self.snapshots.write(self.producers)]
         if self.unsynced.has_epochs:
             self.unsynced.write_epochs()
             written.append(names.EPOCHS)
         return written
+
+    @property
+    def _is_blank(self) -> bool:
+        """There is nothing in it, nothing to know of producers, and no file that says otherwise."""
+        active = self.segments.active
+        return (
+            not active.size_bytes
+            and not active.has_index_files
+            and not active.has_transaction_index
+            and len(self.segments) == 1
+            and not len(self.producers)
+            and self.snapshots.latest_offset is None
+        )
 
     def sync_now(self, file_names: list[str]) -> None:
         """Makes everything durable, on the spot, after `write_out`."""

@@ -224,7 +224,9 @@ class _Recovery:
         end_offset = self.saved.recovery_point
         if self.snapshots.latest_offset == end_offset and end_offset >= active.base_offset:
             return end_offset
-        if active.size_bytes and end_offset:
+        if not active.size_bytes:
+            return active.base_offset
+        if end_offset:
             name = names.segment_name(end_offset) + names.SNAPSHOT
             logger.warning("%s is missing; the end of the log is read from it instead", self.place.full_path(name))
         entry_offset, position = active.offset_index.lookup(_NO_END)

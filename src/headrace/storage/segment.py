@@ -39,6 +39,7 @@ class Segment:
         "_unindexed_bytes",
         "base_offset",
         "created_ms",
+        "has_index_files",
         "has_transaction_index",
         "is_deleted",
         "modified_ms",
@@ -55,6 +56,8 @@ class Segment:
         self.created_ms = modified_ms
         self.modified_ms = modified_ms
         self.touched = False
+        self.has_index_files = True
+        """The offset or the time index has a file. Without batches it needs none."""
         self.has_transaction_index = False
         self.is_deleted = False
         """Its batches have a name by which no start takes them for a segment."""
@@ -75,6 +78,7 @@ class Segment:
     def create(cls, place: Place, base_offset: int, now_ms: int, preallocate_bytes: int = 0) -> Segment:
         """A new active segment. Whatever is in a file of its name is dropped."""
         segment = cls(place, base_offset, 0, now_ms)
+        segment.has_index_files = False
         segment.reset()
         file = segment._open(create=True)
         place.names_changed = True
@@ -244,7 +248,11 @@ class Segment:
 
     def activate(self) -> None:
         """Takes the indexes out of the cache, to append to them."""
-        if not self.is_active:
+        if self.is_active:
+            return
+        if not self.size_bytes:
+            self.reset()  # whatever there is in files of theirs is overwritten
+        else:
             transaction_index = self.transaction_index
             offset_index, time_index = self.both_indexes()
             self.forget_indexes()
@@ -271,6 +279,7 @@ class Segment:
         if self.has_transaction_index and aborted is not None and not len(aborted):
             self._remove_transaction_index()  # what it had was cut
         written = []
+        self.has_index_files = True
         for suffix, index in (
             (names.INDEX, self._offset_index),
             (names.TIME_INDEX, self._time_index),
@@ -320,6 +329,8 @@ class Segment:
             self.place.indexes.forget((self, kind))
 
     def _load_offset_index(self) -> OffsetIndex:
+        if not self.size_bytes:
+            return OffsetIndex(self.base_offset)
         try:
             index = OffsetIndex.load(self.place.disk, self.path(names.INDEX), self.base_offset)
             if len(index) and index[-1][1] >= self.size_bytes:
@@ -331,6 +342,8 @@ class Segment:
             return self._rebuild()[0]
 
     def _load_time_index(self) -> TimeIndex:
+        if not self.size_bytes:
+            return TimeIndex(self.base_offset)
         try:
             index = TimeIndex.load(self.place.disk, self.path(names.TIME_INDEX), self.base_offset)
             check_last_entry(self, *index.last_entry)
