@@ -63,7 +63,8 @@ class StorageConfig(Group):
         least=1,
         change=Change.CLUSTER,
         honoured=False,
-        doc="How many logs of a folder are recovered at once after an unclean stop, and flushed at once at a stop.",
+        doc="Has no effect. The logs of a folder are recovered one after another, at the pace of most disks, and "
+        "flushed together at a stop.",
     )
     producer_id_expiration_ms: int = integer(
         default=DAY_MS,
