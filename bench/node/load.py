@@ -1,7 +1,6 @@
 """The clients: pre-encoded requests over raw sockets, which cost next to nothing, and librdkafka, as users have it.
 
-The raw client is `wire_load.c`, compiled at first use. librdkafka runs in a process of its own:
-`python -m bench.node.load produce|consume BOOTSTRAP TOPIC ...` makes one measurement and prints one JSON object.
+Both are C, compiled at first use: `wire_load.c` and `rdkafka_load.c`. A client in Python would be what is measured.
 """
 
 from __future__ import annotations
@@ -9,12 +8,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
@@ -25,8 +24,7 @@ PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 11  # the last one whose fields are at fixed places
 IN_FLIGHT: Final = 5
 FETCH_BYTES: Final = 1 << 20
-SOURCE: Final = Path(__file__).with_name("wire_load.c")
-BINARY: Final = Path(__file__).parents[2] / "build" / "bench" / "wire_load"
+BINARIES: Final = Path(__file__).parents[2] / "build" / "bench"
 
 
 class Work(NamedTuple):
@@ -106,14 +104,16 @@ def _wire(kind: str, bootstrap: str, numbers: Sequence[float], frames: Sequence[
     for number, frame in enumerate(frames):
         paths.append(f"{folder.name}/{number}")
         Path(paths[-1]).write_bytes(frame)
-    return Running([str(compiled()), kind, bootstrap.rpartition(":")[2], *map(str, numbers), *paths], folder)
+    return Running([str(compiled("wire_load")), kind, bootstrap.rpartition(":")[2], *map(str, numbers), *paths], folder)
 
 
-def compiled() -> Path:
-    if not BINARY.exists() or BINARY.stat().st_mtime < SOURCE.stat().st_mtime:
-        BINARY.parent.mkdir(parents=True, exist_ok=True)
-        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", str(BINARY), str(SOURCE)], check=True)
-    return BINARY
+def compiled(name: str, *options: str) -> Path:
+    """The program of a source beside this file."""
+    source, binary = Path(__file__).with_name(f"{name}.c"), BINARIES / name
+    if not binary.exists() or binary.stat().st_mtime < source.stat().st_mtime:
+        BINARIES.mkdir(parents=True, exist_ok=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-O2", "-o", str(binary), str(source), *options], check=True)
+    return binary
 
 
 def _produce_frame(topic: str, partition: int, work: Work) -> bytes:
@@ -140,77 +140,16 @@ def _fetch_frame(topic: str, partition: int, offset: int) -> bytes:
 
 
 def librdkafka(kind: str, bootstrap: str, topic: str, work: Work) -> Running:
-    return Running([sys.executable, "-m", "bench.node.load", kind, bootstrap, topic, *map(str, work)])
+    """`produce` or `consume`."""
+    numbers = (PARTITIONS, work.record_bytes, work.batch, work.records, work.acks)
+    library = next(_libraries().glob("librdkafka*.so*"))
+    binary = compiled("rdkafka_load", str(library), f"-Wl,-rpath,{library.parent}", "-Wl,--allow-shlib-undefined")
+    return Running([str(binary), kind, bootstrap, topic, *map(str, numbers)])
 
 
-def _produce(bootstrap: str, topic: str, work: Work) -> float:
-    """Without delivery reports by message: the flush says that all was taken."""
-    from confluent_kafka import Producer
-
-    failed: list[Any] = []
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "acks": work.acks,
-            "linger.ms": 50 if work.batch > 10 else 5,
-            "batch.num.messages": work.batch,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 1_000_000,
-            "queue.buffering.max.kbytes": 1 << 20,
-            "delivery.report.only.error": True,
-            "on_delivery": lambda error, _: failed.append(error),
-        }
-    )
-    value = os.urandom(work.record_bytes)
-    for partition in range(PARTITIONS):
-        producer.produce(topic, value, partition=partition)
-    assert producer.flush(60) == 0
-    began = time.perf_counter()
-    for number in range(work.records):
-        try:
-            producer.produce(topic, value, partition=number % PARTITIONS)
-        except BufferError:
-            producer.flush()
-            producer.produce(topic, value, partition=number % PARTITIONS)
-    assert producer.flush(120) == 0
-    taken_s = time.perf_counter() - began
-    if failed:
-        raise RuntimeError(f"{len(failed)} records failed, the first with {failed[0]}")
-    return taken_s
-
-
-def _consume(bootstrap: str, topic: str, work: Work) -> float:
-    """From the first record, which must have come, to the last."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "enable.auto.commit": False})
-    began = time.perf_counter()
-    consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])
-    found = 0
-    while found < work.records:
-        messages = consumer.consume(10_000, 30)
-        if not messages:
-            raise RuntimeError(f"only {found:,} of {work.records:,} records came")
-        for message in messages:
-            if message.error():
-                raise RuntimeError(message.error())
-        if not found:
-            began = time.perf_counter()
-            work = work._replace(records=work.records - len(messages))
-            found = 1
-            continue
-        found += len(messages)
-    taken_s = time.perf_counter() - began
-    consumer.close()
-    return taken_s
-
-
-def main() -> None:
-    kind, bootstrap, topic, *numbers = sys.argv[1:]
-    run = {"produce": _produce, "consume": _consume}[kind]
-    wall_s = run(bootstrap, topic, Work(*(int(number) for number in numbers)))
-    print(json.dumps({"wall_s": wall_s, "cpu_s": time.process_time()}))
-
-
-if __name__ == "__main__":
-    main()
+def _libraries() -> Path:
+    """What the wheel of confluent-kafka brings; finding it needs no import of it."""
+    found = find_spec("confluent_kafka")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parents[1] / "confluent_kafka.libs"

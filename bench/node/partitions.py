@@ -1,7 +1,7 @@
 """Many partitions on one node: `python -m bench.node.partitions [--partitions 10000] [--peers ours]`.
 
-Topics of 100 partitions are created one after another; every partition answers, and gets a record. Then the CPU of a full Metadata, a
-clean stop and start, and produce to one partition, in turns with a node that has no other.
+Topics of 100 partitions are created one after another; every partition answers, and gets a record. Then the CPU of a
+full Metadata, a clean stop and start, and produce to one partition, in turns with a node that has no other.
 """
 
 from __future__ import annotations
