@@ -57,22 +57,12 @@ class Fetched:
         batch.verify()
         if self._is_left_out(batch):
             return [], batch.next_offset
-        timestamp_type, epoch = batch.timestamp_type, batch.partition_leader_epoch
-        return [
-            ConsumedRecord(
-                topic,
-                partition,
-                record.offset,
-                record.timestamp,
-                record.key,
-                record.value,
-                record.headers,
-                epoch,
-                timestamp_type,
-            )
-            for record in records_of(batch, DECOMPRESSED_BYTES_MAX).decode()
-            if record.offset >= from_offset
-        ], batch.next_offset
+        records = records_of(batch, DECOMPRESSED_BYTES_MAX).decode()
+        if batch.base_offset < from_offset:
+            records = [record for record in records if record.offset >= from_offset]
+        # The middle of a consumed record is the kernel's record as it is: to join tuples costs half of naming fields.
+        head, tail, new = (topic, partition), (batch.partition_leader_epoch, batch.timestamp_type), tuple.__new__
+        return [new(ConsumedRecord, head + record + tail) for record in records], batch.next_offset
 
     def _is_left_out(self, batch: Batch) -> bool:
         while self._is_committed_only and self._aborted and self._aborted[-1].first_offset <= batch.last_offset:

@@ -49,6 +49,7 @@ class Outgoing:
         "identity",
         "is_done",
         "is_doubtful",
+        "is_open",
         "last_error",
         "order",
         "records",
@@ -68,6 +69,8 @@ class Outgoing:
         self.is_doubtful = False
         """An attempt ended without word on whether the batch is in the log."""
         self.is_done = False
+        self.is_open = True
+        """It takes more records: until it is sent for the first time."""
         self.last_error: Error | None = None
         self.identity: Identity | None = None
         self.sequence = NO_SEQUENCE
@@ -96,17 +99,20 @@ class Outgoing:
             half = Outgoing((*self.order, number), self.due, self.deadline)
             half.records, half.futures = self.records[part], self.futures[part]
             half.size_bytes = self.size_bytes // 2
+            half.is_open = False
             halves.append(half)
         halves[1].size_bytes = self.size_bytes - halves[0].size_bytes
         return halves
 
     def succeed(self, topic: str, partition: int, base_offset: int, log_append_time_ms: int) -> None:
         self.is_done = True
-        for number, (record, future) in enumerate(zip(self.records, self.futures, strict=True)):
+        offset, step = (base_offset, 1) if base_offset >= 0 else (-1, 0)
+        new = tuple.__new__  # the constructor that a NamedTuple gets costs twice as much
+        for record, future in zip(self.records, self.futures, strict=True):
             if not future.done():
-                offset = base_offset + number if base_offset >= 0 else -1
                 timestamp_ms = record[3] if log_append_time_ms < 0 else log_append_time_ms
-                future.set_result(Produced(topic, partition, offset, timestamp_ms))
+                future.set_result(new(Produced, (topic, partition, offset, timestamp_ms)))
+            offset += step
 
     def fail(self, error: HeadraceError) -> None:
         self.is_done = True
@@ -159,15 +165,20 @@ class Lane:
     def is_idle(self) -> bool:
         return not self.queue and not self.flying
 
-    def open_batch(self, size_bytes: int, batch_bytes: int) -> Outgoing | None:
-        """The batch that the next record goes into, when there is one with room for it."""
-        last = self.queue[-1] if self.queue else None
-        # A batch that was sent, or split, is closed for good.
-        if last is None or last.attempts or len(last.order) > 1 or last.size_bytes + size_bytes > batch_bytes:
-            return None
-        return last
+    def add(self, fields: Fields, size_bytes: int, future: asyncio.Future[Produced], batch_bytes: int) -> bool:
+        """Put a record into the open batch; False when there is none with room for it."""
+        if not self.queue:
+            return False
+        last = self.queue[-1]
+        if not last.is_open or last.size_bytes + size_bytes > batch_bytes:
+            return False
+        last.records.append(fields)
+        last.futures.append(future)
+        last.size_bytes += size_bytes
+        return True
 
     def add_batch(self, due: float, deadline: float) -> Outgoing:
+        """A new batch behind the others, for the records that come from now on."""
         batch = Outgoing((self._next_order,), due, deadline)
         self._next_order += 1
         self.queue.append(batch)
@@ -235,6 +246,7 @@ class Lane:
             batch.identity, batch.sequence = self.identity, self.next_sequence
             self.next_sequence = (self.next_sequence + len(batch.records)) & _SEQUENCE_MASK
         batch.attempts += 1
+        batch.is_open = False
         self.flying.append(batch)
 
     def landed(self, batch: Outgoing) -> None:

@@ -40,15 +40,20 @@ class DefaultPartitioner:
     def __init__(self, chance: random.Random, sticky_bytes: int) -> None:
         self._chance = chance
         self._sticky_bytes = sticky_bytes
-        self._sticky: dict[str, tuple[int, int]] = {}
+        self._sticky: dict[str, list[int]] = {}
+        """By topic: the partition, and the bytes that it got."""
 
     def __call__(self, topic: TopicInfo, key: Buffer | None, size_bytes: int) -> int:
         if key is not None:
             return (murmur2(bytes(key)) & 0x7FFFFFFF) % len(topic.partitions)
-        partition, used_bytes = self._sticky.get(topic.name, (-1, 0))
+        sticky = self._sticky.get(topic.name)
+        if sticky is None:
+            sticky = self._sticky[topic.name] = [-1, 0]
+        partition, used_bytes = sticky
         known = topic.partitions.get(partition)
         if known is None or known.leader_id < 0 or used_bytes >= self._sticky_bytes:
             led = [index for index, info in topic.partitions.items() if info.leader_id >= 0 and index != partition]
             partition, used_bytes = (self._chance.choice(led) if led else max(partition, 0)), 0
-        self._sticky[topic.name] = partition, used_bytes + size_bytes
+            sticky[0] = partition
+        sticky[1] = used_bytes + size_bytes
         return partition

@@ -133,9 +133,11 @@ class Producer:
         """
         if self._is_closing:
             raise NotSent("The producer is closed: make another one.")
-        if timestamp_ms is None:
-            timestamp_ms = self._now_ms()
-        fields, size_bytes = _checked(key, value, headers, timestamp_ms)
+        fields: Fields
+        if value.__class__ is bytes and key is None and not headers and timestamp_ms is None:
+            fields, size_bytes = (None, value, (), self._now_ms()), _RECORD_OVERHEAD_BYTES + len(value)
+        else:
+            fields, size_bytes = _checked(key, value, headers, self._now_ms() if timestamp_ms is None else timestamp_ms)
         if size_bytes + HEADER_SIZE_BYTES > self._request_bytes_max:
             raise Refused(
                 Error.MESSAGE_TOO_LARGE,
@@ -229,16 +231,12 @@ class Producer:
             self._fail_record(future, size_bytes, Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, text))
             self._cluster.refresh_soon()
             return
-        lane = self._sender.lane(topic.name, partition)
-        batch = lane.open_batch(size_bytes, self._batch_bytes)
-        is_news = batch is None
-        if batch is None:
+        lane = self._sender.lanes.get((topic.name, partition)) or self._sender.lane(topic.name, partition)
+        if not lane.add(fields, size_bytes, future, self._batch_bytes):
+            # The batch before it is full, or there is none: both are news to the sender.
             now = self._loop.time()
-            batch = lane.add_batch(now + self._linger_s, now + self._delivery_timeout_s)
-        batch.records.append(fields)
-        batch.futures.append(future)
-        batch.size_bytes += size_bytes
-        if is_news or batch.size_bytes >= self._batch_bytes:
+            lane.add_batch(now + self._linger_s, now + self._delivery_timeout_s)
+            lane.add(fields, size_bytes, future, max(size_bytes, self._batch_bytes))
             self._sender.touch(lane)
 
     def _fail_unplaced(self, topic: str, error: HeadraceError) -> None:
