@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 
 import pytest
@@ -43,6 +44,22 @@ def test_a_folder_that_lost_its_metadata_is_refused() -> None:
         with pytest.raises(HeadraceError, match="__cluster_metadata-0 is missing, and .*orders-0 is there"):
             async with running(disk):
                 pass
+
+    run(check())
+
+
+def test_hazard_8_a_sync_that_fails_while_a_node_starts_ends_the_start() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk):
+            syncs = disk.syncs
+        for sync in range(1, syncs + 1):
+            disk = FaultyDisk()
+            disk.faults.fail_sync_at = sync
+            with suppress(HeadraceError):
+                async with asyncio.timeout(20), running(disk):
+                    break
+        assert sync > 5
 
     run(check())
 

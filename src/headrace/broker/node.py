@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from headrace.broker.cluster import Cluster
 from headrace.broker.fetch import Fetch
@@ -106,6 +106,19 @@ class Node:
 
     async def start(self) -> None:
         """Returns when clients are served. After a failure, `stop` gives back what was taken."""
+        starting = self._loop.create_task(self._start())
+        awaited: list[asyncio.Future[Any]] = [starting, self.failed]
+        try:
+            await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not starting.done():
+                starting.cancel()
+                await asyncio.wait([starting])
+        if self.failed.done():  # it would wait for the controller for ever
+            raise self.failed.result()
+        starting.result()
+
+    async def _start(self) -> None:
         config, ports = self._config, self._ports
         disks = [ports.disk_of(folder) for folder in config.storage.log_dirs]
         self.cluster_id = _cluster_of(disks) or id_text(ports.random_bytes(16))
