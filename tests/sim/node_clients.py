@@ -17,6 +17,8 @@ from headrace.testing.sim.process import Process
 from headrace.testing.sim.simulation import Simulation
 
 UNDER_WAY_MAX = 20
+FETCH_SECONDS_MAX = 1.4
+"""How long ago the leader may have read what a client gets: its time-outs, by its clock."""
 
 TopicPartition = tuple[str, int]
 
@@ -106,7 +108,7 @@ class Producer:
                             future = self._send(process, producer, partition)
                             open_sends[future] = None
                             future.add_done_callback(open_sends.pop)
-                await asyncio.sleep(chance.expovariate(1 / 0.08))
+                await asyncio.sleep(chance.expovariate(1 / 0.1))
             await producer.flush()
         self.is_done = True
 
@@ -146,13 +148,14 @@ class Consumer:
         async with connected(process) as client:
             consumer = client.consumer(
                 auto_offset_reset="none",
-                fetch_max_wait_ms=chance.choice((10, 300)),
+                fetch_max_wait_ms=chance.choice((30, 300)),
                 partition_bytes_max=chance.choice((500, 1 << 20)),
             )
             consumer.assign(self._partitions)
             for topic, index in self._partitions:
                 consumer.seek(topic, index, 0)
-            start = seen.simulation.now
+            # What a poll brings was asked for after the last answer came, and within the time-outs of a fetch.
+            drained = before_last = seen.simulation.now
             while not seen.is_stopping:
                 try:
                     records = await consumer.poll(timeout_s=chance.choice((0.05, 0.5)))
@@ -163,13 +166,13 @@ class Consumer:
                 except Refused as refused:
                     seen.simulation.event(f"{self.name} can't read: {refused}")
                 else:
-                    now = seen.simulation.now
+                    start = max(before_last, drained - FETCH_SECONDS_MAX)
+                    if records:
+                        before_last = drained
+                    drained = seen.simulation.now
                     for partition, entries in _by_partition(records):
-                        poll = Poll(
-                            self.name, self._sessions[partition], seen.number(partition), start, now, entries
-                        )
-                        seen.history.polls.append(poll)
-                    start = now
+                        session, number = self._sessions[partition], seen.number(partition)
+                        seen.history.polls.append(Poll(self.name, session, number, start, drained, entries))
                 if chance.random() < 0.1:
                     await self._look(consumer, chance.choice(self._partitions))
                 if chance.random() < 0.1:

@@ -338,19 +338,26 @@ class _Partition:
         """A session reads on in a log of which a crash took what it had read before. It should have been told."""
         final = {entry.offset: entry.value for poll in self._polls if poll.reads_to_end for entry in poll.entries}
         lowest = min(final, default=0)
-        taken: dict[tuple[str, int], Entry] = {}
+        taken: dict[tuple[str, int], tuple[Entry, float]] = {}
         for poll in self._polls if final else ():
             key = (poll.consumer, poll.session)
             for entry in poll.entries:
                 if entry.offset >= lowest and final.get(entry.offset) != entry.value:
-                    taken.setdefault(key, entry)
-                elif key in taken and entry.offset > taken[key].offset:
-                    before = taken.pop(key)
+                    taken.setdefault(key, (entry, poll.end))
+                elif (
+                    key in taken and entry.offset > taken[key][0].offset and self._is_later(entry, poll, taken[key][1])
+                ):
+                    before, _ = taken.pop(key)
                     yield self._anomaly(
                         Kind.NOT_TOLD,
                         f"{poll.consumer} read {_short(entry.value)} at {entry.offset} after {_short(before.value)} at "
                         f"{before.offset}, which is not there any more",
                     )
+
+    def _is_later(self, entry: Entry, poll: Poll, before: float) -> bool:
+        """Whether it was read after a loss of power after another read. A retry may come to the same place."""
+        write = self._writes.get(entry.value)
+        return write is not None and write.at_most_once and self._power_lost(before, poll.start)
 
     def _power_lost(self, start: float, end: float) -> bool:
         return bisect_left(self._crashes, start) < bisect_right(self._crashes, end)

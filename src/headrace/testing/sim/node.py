@@ -45,13 +45,20 @@ def node_main(settings: Mapping[str, str], started: Callable[[Node], None] = lam
         stopping = asyncio.Event()
         process.signal_handlers[signal.SIGTERM] = stopping.set
         node = Node(NodeConfig.parse(texts), node_ports(process))
-        node.failed.add_done_callback(lambda failed: stopping.set())
-        try:
-            await node.start()
+        starting = process.loop.create_task(node.start())
+        waiting = process.loop.create_task(stopping.wait())
+        await asyncio.wait([starting, waiting], return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait([starting])
+        elif starting.exception() is None:
             started(node)
-            await stopping.wait()
-        except HeadraceError as error:
+            node.failed.add_done_callback(lambda failed: stopping.set())
+            await waiting
+        elif isinstance(error := starting.exception(), HeadraceError):
             logger.warning("the node did not start: %s", error)
+        else:
+            starting.result()
         await node.stop()
 
     return main

@@ -37,7 +37,7 @@ class Simulation:
         self.findings: list[str] = []
         """What no scenario has to look for: programs that failed, callbacks that raised, errors in the log."""
         self.errors_are_findings = True
-        """A scenario whose faults are logged as errors turns this off. Exceptions that are no answer to the world stay."""
+        """A scenario whose faults are logged as errors turns this off; exceptions that are bugs stay findings."""
 
     def chance(self, name: str) -> random.Random:
         """A source of randomness of its own for each name, so that a change in one part leaves the others be."""
