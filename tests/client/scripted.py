@@ -216,7 +216,15 @@ class ScriptedBroker:
         for topic in body.topics:
             for asked in topic.partitions:
                 answer = FetchResponse.PartitionData(high_watermark=self.end, last_stable_offset=self.end)
-                if asked.current_leader_epoch not in (-1, self.leader_epoch):
+                if self.leader is not self:
+                    answer.error_code = Error.NOT_LEADER_OR_FOLLOWER
+                    answer.current_leader = FetchResponse.LeaderIdAndEpoch(
+                        leader_id=self.leader.node_id, leader_epoch=self.leader.leader_epoch
+                    )
+                    response.node_endpoints = [
+                        FetchResponse.NodeEndpoint(node_id=self.leader.node_id, host="127.0.0.1", port=self.leader.port)
+                    ]
+                elif asked.current_leader_epoch not in (-1, self.leader_epoch):
                     answer.error_code = Error.FENCED_LEADER_EPOCH
                 elif asked.fetch_offset > self.end:
                     answer.error_code = Error.OFFSET_OUT_OF_RANGE

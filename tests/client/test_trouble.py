@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as murmur2_of_kafka_python
 
 from headrace.client import NewTopic, Uncertain
+from headrace.client.fetch_session import FetchSession, Wanted
 from headrace.client.lane import Identity
 from headrace.client.metadata import PartitionInfo, TopicInfo
 from headrace.client.partitioner import DefaultPartitioner, murmur2
-from headrace.errors import Error, ProtocolError, Refused
+from headrace.errors import Error, HeadraceError, ProtocolError, Refused
+from headrace.protocol.messages import FetchRequest
 from tests.client.scripted import TOPIC, ScriptedBroker, running
 from tests.net.loops import Run, on_every_loop
 
@@ -175,6 +177,91 @@ def test_a_leader_that_moved_is_followed_by_its_own_word(run: Run) -> None:
             assert (*first.requests, *second.requests).count(3) == asked  # no need to ask who leads (KIP-951)
 
     run(scenario())
+
+
+@on_every_loop
+def test_a_reader_follows_the_leader(run: Run) -> None:
+    async def scenario() -> None:
+        first, second = two_brokers()
+        async with running(first) as client:
+            producer, consumer = client.producer(), client.consumer(auto_offset_reset="earliest", fetch_max_wait_ms=0)
+            consumer.assign([PARTITION])
+            await producer.send(TOPIC, b"a")
+            assert (await anext(consumer)).value == b"a"
+            second.log, second.end = list(first.log), first.end
+            first.leader = second.leader = second
+            second.leader_epoch = 2
+            await client.producer().send(TOPIC, b"b")
+            record = await anext(consumer)
+            assert (record.offset, record.value, record.leader_epoch) == (1, b"b", 2)
+            assert 23 in second.requests  # the new leader was asked whether it has what was read (KIP-320)
+
+    run(scenario())
+
+
+@on_every_loop
+def test_who_waits_for_a_broker_when_the_client_is_closed_is_told_so(run: Run) -> None:
+    async def scenario() -> None:
+        broker = ScriptedBroker()
+        broker.mute = {18: 1000}
+        async with running(broker) as client:
+            waiting = [
+                asyncio.create_task(client.admin.list_topics()),
+                asyncio.create_task(client.admin.create_topics(["x"])),
+                asyncio.create_task(client.admin.list_offsets({PARTITION: "latest"})),
+            ]
+            await asyncio.sleep(0.05)
+            await client.close()
+            for task in waiting:
+                with pytest.raises(HeadraceError):
+                    await task
+
+    run(scenario())
+
+
+@on_every_loop
+def test_a_topic_that_is_asked_for_during_a_refresh_is_in_the_next_one(run: Run) -> None:
+    async def scenario() -> None:
+        broker = ScriptedBroker()
+        async with running(broker) as client:
+            cluster = client._cluster
+            first = asyncio.create_task(cluster.refresh())
+            await asyncio.sleep(0)
+            cluster.want(TOPIC)
+            await cluster.refresh()
+            assert cluster.metadata.topics[TOPIC].partitions
+            await first
+            assert broker.requests.count(3) == 2
+
+    run(scenario())
+
+
+def test_a_session_asks_for_what_changed_and_forgets_what_is_gone() -> None:
+    session, ids = FetchSession(), {name: name.encode() * 16 for name in "abc"}
+
+    def ask(*wanted: tuple[str, int]) -> FetchRequest:
+        request = FetchRequest()
+        session.fill(request, {(name, 0): Wanted(ids[name], offset, 1, 100) for name, offset in wanted})
+        return request
+
+    def asked(request: FetchRequest) -> list[tuple[str, int]]:
+        return [(topic.topic, part.fetch_offset) for topic in request.topics for part in topic.partitions]
+
+    request = ask(("a", 0), ("b", 0))
+    assert (request.session_id, request.session_epoch, asked(request)) == (0, 0, [("a", 0), ("b", 0)])
+    session.answered(9)
+    request = ask(("a", 5), ("b", 0))
+    assert (request.session_id, request.session_epoch, asked(request)) == (9, 1, [("a", 5)])
+    session.answered(9)
+    ids["a"] = b"n" * 16  # made again under its name (KIP-516)
+    request = ask(("a", 5), ("c", 1))
+    assert (request.session_epoch, asked(request)) == (2, [("a", 5), ("c", 1)])
+    gone = {(topic.topic, topic.topic_id): topic.partitions for topic in request.forgotten_topics_data}
+    assert gone == {("a", b"a" * 16): [0], ("b", b"b" * 16): [0]}
+    session.reset()
+    request = ask(("a", 5))
+    assert (request.session_id, request.session_epoch, asked(request)) == (0, 0, [("a", 5)])
+    assert not request.forgotten_topics_data
 
 
 @on_every_loop
