@@ -21,17 +21,19 @@ class Stock(NamedTuple):
     snapshot_offsets: list[int]
     has_truncation_point: bool
     has_holes: bool
+    has_aborted_counts: bool
 
 
 class _Files:
     """The names of segments' files by what follows their 20 digits: thousands of names, and a few kinds."""
 
-    __slots__ = ("has_holes", "has_truncation_point", "kinds", "place")
+    __slots__ = ("has_aborted_counts", "has_holes", "has_truncation_point", "kinds", "place")
 
     def __init__(self, place: Place) -> None:
         self.place = place
         self.has_truncation_point = False
         self.has_holes = False
+        self.has_aborted_counts = False
         self.kinds: dict[str, set[int]] = {}
         for name in place.disk.names(place.folder):
             if name.endswith((names.DELETED, TEMPORARY_SUFFIX)):
@@ -42,6 +44,8 @@ class _Files:
                 self.has_truncation_point = True
             elif name == names.HOLES:
                 self.has_holes = True
+            elif name == names.ABORTED:
+                self.has_aborted_counts = True
 
     def offsets(self, suffix: str, mark: str = "") -> list[int]:
         return sorted(self.kinds.get(suffix + mark, ()))
@@ -87,7 +91,8 @@ def take_stock(place: Place, *, is_clean: bool = False) -> Stock:
                     raise LogDamaged(log_path, 0, 0, f"the file is missing, and {name} was left by a clean stop")
                 logger.warning("%s is an index of no segment, and removed", place.full_path(name))
                 place.remove(name)
-    return Stock(segments, files.offsets(names.SNAPSHOT), files.has_truncation_point, files.has_holes)
+    snapshot_offsets = files.offsets(names.SNAPSHOT)
+    return Stock(segments, snapshot_offsets, files.has_truncation_point, files.has_holes, files.has_aborted_counts)
 
 
 def _undo_cleaning(files: _Files) -> None:

@@ -211,7 +211,7 @@ def take_partition(disk: Disk, folder: str) -> PartitionFiles:
     segments: dict[int, SegmentFiles] = {}
     for name, stat in disk.scan(folder).items():
         known = None if stat.is_directory else file_named(name)
-        if name in (names.HOLES, TRUNCATION_POINT):
+        if name in (names.HOLES, names.ABORTED, TRUNCATION_POINT):
             partition.has_holes = partition.has_holes or name == names.HOLES
             continue
         if known is None and not name.endswith(TEMPORARY_SUFFIX):

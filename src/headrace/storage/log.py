@@ -21,6 +21,7 @@ from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.protocol.batch import Batch
 from headrace.storage import fetch, names, truncation
+from headrace.storage.aborted_counts import AbortedCounts
 from headrace.storage.append import PRODUCE_VERSION, Appended, LeaderRules, sound_batches
 from headrace.storage.disk import Bytes, DiskError, DiskFull, DiskReadOnly, FileVanished
 from headrace.storage.epochs import LeaderEpochs
@@ -76,6 +77,7 @@ class Log:
         "_roll_after_ms",
         "_roll_after_timestamp",
         "_rules",
+        "aborted",
         "checkpointed_recovery_point",
         "clean_offset",
         "epochs",
@@ -116,6 +118,7 @@ class Log:
         epochs: LeaderEpochs,
         producers: ProducerState,
         unsynced: Unsynced,
+        aborted: AbortedCounts,
         log_start_offset: int,
         log_end_offset: int,
         high_watermark: int,
@@ -153,6 +156,7 @@ class Log:
         self.options = options
         self.snapshots = snapshots
         self.unsynced = unsynced
+        self.aborted = aborted
         self.lower_recovery_point = lower_recovery_point
         """Writes down a recovery point that is not above an offset, durably, before what is behind that is cut."""
         self._doomed: list[tuple[int, list[str]]] = []
@@ -407,6 +411,7 @@ class Log:
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
         side_files = active.persist_indexes()
+        side_files += self.aborted.note(active.base_offset, active.aborted_count())
         try:
             self.producers.end_offset = base_offset
             side_files.append(self.snapshots.write(self.producers))
@@ -571,6 +576,7 @@ class Log:
         if self.unsynced.has_epochs:
             self.unsynced.write_epochs()
             written.append(names.EPOCHS)
+        written += self.aborted.tidy({segment.base_offset for segment in self.segments})
         return written
 
     @property

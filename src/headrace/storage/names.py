@@ -31,6 +31,8 @@ EPOCHS: Final = "leader-epoch-checkpoint"
 PARTITION_METADATA: Final = "partition.metadata"
 HOLES: Final = "headrace-holes"
 """An empty file: offsets of the log have jumped, as compaction here or at a leader leaves them. Else they do not."""
+ABORTED: Final = "headrace-aborted"
+"""How many aborted transactions the indexes of closed segments have: one that is gone is missed by it."""
 
 FOLDER_NAME_LENGTH_MAX: Final = 255
 

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from headrace.config import LogConfig
 from headrace.storage import lookup, names
+from headrace.storage.aborted_counts import AbortedCounts
 from headrace.storage.checkpoint import CheckpointDamaged
 from headrace.storage.closed_logs import ClosedLog
 from headrace.storage.epochs import LeaderEpochs
@@ -99,7 +100,8 @@ def open_log(
     elif saved.is_clean and not segments.active.size_bytes and saved.recovery_point > segments.active.base_offset:
         logger.warning("%s was emptied after a clean stop; the log is recovered", segments.active.full_path())
         saved = saved._replace(is_clean=False)
-    recovery = _Recovery(place, segments, snapshots, config, saved, advanced)
+    aborted = AbortedCounts(place, is_there=stock.has_aborted_counts)
+    recovery = _Recovery(place, segments, snapshots, config, saved, aborted, advanced)
     recovery.may_have_holes = stock.has_holes or config.compact or saved.clean_offset > 0
     producers = recovery.reopen() if saved.is_clean else recovery.recover()
     segments.recount()
@@ -113,17 +115,20 @@ def open_log(
         snapshots.remove_above(-1)
         log_end_offset = log_start_offset
         producers = ProducerState(log_start_offset)
-    for segment in without_index:
+    noted = []
+    for segment in without_index + recovery.without_index:
         number = segments.number_at(segment.base_offset)
         if number >= 0 and segments[number] is segment:
             transaction_index(segments, number, snapshots, segments.end_offset(number, log_end_offset))
+            noted += [segment.name + names.TXN_INDEX, *aborted.note(segment.base_offset, segment.aborted_count())]
     epochs.truncate_from_end(log_end_offset)
     epochs.truncate_from_start(log_start_offset)
     snapshots.keep(segment.base_offset for segment in segments)
     recovery_point = log_end_offset if saved.is_clean else min(saved.recovery_point, log_end_offset)
     unsynced = Unsynced(place, segments, epochs, flusher, recovery_point)
     for segment, side_files in recovery.rebuilt:
-        unsynced.closed(segment, side_files)
+        unsynced.closed(segment, [*side_files, *aborted.note(segment.base_offset, segment.aborted_count())])
+    unsynced.wrote(noted)
     unsynced.write_back_at += segments.active.size_bytes
     log = Log(
         place,
@@ -137,6 +142,7 @@ def open_log(
         epochs=epochs,
         producers=producers,
         unsynced=unsynced,
+        aborted=aborted,
         log_start_offset=log_start_offset,
         log_end_offset=log_end_offset,
         high_watermark=saved.high_watermark,
@@ -188,7 +194,19 @@ def _compare(place: Place, segments: Segments, saved: Saved, closed: ClosedLog) 
 
 
 class _Recovery:
-    __slots__ = ("advanced", "config", "epochs", "may_have_holes", "place", "rebuilt", "saved", "segments", "snapshots")
+    __slots__ = (
+        "aborted",
+        "advanced",
+        "config",
+        "epochs",
+        "may_have_holes",
+        "place",
+        "rebuilt",
+        "saved",
+        "segments",
+        "snapshots",
+        "without_index",
+    )
 
     def __init__(
         self,
@@ -197,6 +215,7 @@ class _Recovery:
         snapshots: Snapshots,
         config: LogConfig,
         saved: Saved,
+        aborted: AbortedCounts,
         advanced: Callable[[int], None] | None,
     ) -> None:
         self.place = place
@@ -205,10 +224,13 @@ class _Recovery:
         self.epochs = LeaderEpochs()
         self.config = config
         self.saved = saved
+        self.aborted = aborted
         self.advanced = advanced
         self.may_have_holes = True
         self.rebuilt: list[tuple[Segment, list[str]]] = []
         """Closed segments whose small files were made anew, with the names of those."""
+        self.without_index: list[Segment] = []
+        """Those whose transaction index is missing."""
 
     def reopen(self) -> ProducerState:
         """After a clean stop. Returns the producers where the log ends, for which no batch is read.
@@ -244,6 +266,11 @@ class _Recovery:
             first_offset = min(first_offset, self.saved.suspect_offset)
         number = max(0, self.segments.number_at(first_offset))
         segment = self.segments[number]
+        if self.aborted.is_there:
+            for earlier in self.segments[:number]:
+                count = self.aborted.of(earlier.base_offset)
+                if count and not earlier.expect_aborted(count):
+                    self.without_index.append(earlier)
         self._load_epochs(number)
         known = None if self.epochs.is_dirty else self.epochs.entries()
         self.epochs.truncate_from_end(segment.base_offset)

@@ -14,6 +14,7 @@ open, and finishes on the old one (hazard 11).
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from headrace.storage import names
@@ -64,6 +65,8 @@ def swap_in(log: Log, new: Replacement, now_ms: int) -> bool:
         raise
     segments.replace(number, number + len(old), [replacement])
     log.unsynced.removed(old)
+    with suppress(DiskError):  # else an index that was not needed any more is looked for in the batches once
+        log.unsynced.wrote(log.aborted.note(new.base_offset, replacement.aborted_count()))
     log.doom(doomed, now_ms)
     logger.debug(
         "%s-%d has segment %d in place of %d with %d bytes more",
