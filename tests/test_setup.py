@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli import main
-
 ROOT = Path(__file__).parents[1]
 COMPILED = [path for path in (ROOT / "src").rglob("*.py") if path.read_text().startswith("# cython:")]
 PINS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
@@ -65,10 +63,20 @@ def test_no_suitable_python_is_one_sentence(python: str, tmp_path: Path) -> None
     assert done.stderr.count("\n") == 1
 
 
-def test_what_make_up_shows_can_be_run(capsys: pytest.CaptureFixture[str]) -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    (frame,) = re.findall(r"^HEARTBEAT := (\w+)$", makefile, re.MULTILINE)
-    commands = re.findall(r"^\t\$\(call show,(.*)\)$", makefile, re.MULTILINE)
-    assert commands
-    assert [main(command.replace("$(HEARTBEAT)", frame).split()) for command in commands] == [0] * len(commands)
-    assert "'billing-1'" in capsys.readouterr().out
+def test_make_up_runs_a_node_and_hands_signals_on(tmp_path: Path) -> None:
+    """With options that the Makefile passes on. Ctrl-C and SIGTERM must reach the node itself."""
+    arguments = f"--data {tmp_path / 'data'} --listen 127.0.0.1:0"
+    recipe = subprocess.run(
+        ["make", "--silent", "--dry-run", "up", f"ARGS={arguments}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()[-1]
+    with subprocess.Popen(
+        ["sh", "-c", recipe], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as node:
+        assert node.stdout is not None
+        assert node.stdout.readline().startswith("headrace is ready on 127.0.0.1:")
+        node.terminate()
+        assert node.wait() == 0
