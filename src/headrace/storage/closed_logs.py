@@ -96,6 +96,9 @@ class ClosedLogs:
         column = _COLUMNS[checkpoint]
         return {key: int(line.split(None, column + 1)[column]) for key, line in self._lines.items()}
 
+    def keys(self) -> set[TopicPartition]:
+        return set(self._lines)
+
     def __bool__(self) -> bool:
         return bool(self._lines)
 
@@ -113,18 +116,23 @@ def write_closed_logs(disk: Disk, logs: Mapping[TopicPartition, ClosedLog]) -> i
 
 def read_closed_logs(disk: Disk, crc: int | None) -> ClosedLogs:
     """Those that the marker speaks of; none, with a warning, when that is not what the file has."""
+    found, problem = find_closed_logs(disk, crc)
+    if problem:
+        logger.warning("%s %s; the files are taken as they are found", disk.full_path(CLOSED_LOGS), problem)
+    return found
+
+
+def find_closed_logs(disk: Disk, crc: int | None) -> tuple[ClosedLogs, str]:
+    """Those that the marker speaks of, and what is wrong with the file when they can't be had."""
     if crc is None:
-        return ClosedLogs()  # a stop of Kafka's
+        return ClosedLogs(), ""  # a stop of Kafka's
     try:
         content = disk.read(CLOSED_LOGS)
     except FileVanished:
-        problem = "is missing"
-    else:
-        if crc32c(content) == crc and content.split(b"\n", 1)[0] == _VERSION:
-            return ClosedLogs(_parse(content.decode()))
-        problem = "is damaged"
-    logger.warning("%s %s; the files are taken as they are found", disk.full_path(CLOSED_LOGS), problem)
-    return ClosedLogs()
+        return ClosedLogs(), "is missing"
+    if crc32c(content) != crc or content.split(b"\n", 1)[0] != _VERSION:
+        return ClosedLogs(), "is damaged"
+    return ClosedLogs(_parse(content.decode())), ""
 
 
 def _parse(text: str) -> dict[TopicPartition, str]:

@@ -10,9 +10,12 @@ from headrace.errors import HeadraceError, ProtocolError
 from headrace.protocol.control import ControlType, read_control
 from headrace.storage import checkpoint, names
 from headrace.storage.checkpoint import CheckpointDamaged, TopicPartition, read_offsets
+from headrace.storage.clean_shutdown import read_clean_shutdown
+from headrace.storage.closed_logs import CLOSED_LOGS, ClosedLog, ClosedLogs, find_closed_logs
 from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, FileVanished
-from headrace.storage.identity import META_PROPERTIES, MetaProperties, WrongDirectory, read_topic_id
+from headrace.storage.identity import META_PROPERTIES, MetaProperties, WrongDirectory, id_text, read_topic_id
 from headrace.storage.inventory import CHECKPOINTS, QUORUM_STATE, Inventory, PartitionFiles
+from headrace.storage.names import Fate
 from headrace.storage.producer_snapshot import SnapshotDamaged, decode_snapshot
 from headrace.storage.scan import Damage
 from headrace.storage.verify_report import Report, Severity
@@ -20,6 +23,7 @@ from headrace.storage.walk import Walk
 
 METADATA_TOPIC: Final = "__cluster_metadata"
 AT_START: Final = "Nothing is lost: with the node stopped, remove it; the next start works it out from the log."
+ANEW: Final = "Nothing is lost: the next start writes it anew."
 FETCH_ANEW: Final = (
     "Where other replicas have the partition, stop the node, move the folder away and start it: it fetches the "
     "partition anew."
@@ -38,18 +42,29 @@ class Known(NamedTuple):
     high_watermark: int
     cleaned_offset: int | None
     """Up to where the cleaner has been; None where it has not."""
+    closed: ClosedLog | None = None
+    """What the files were at that clean stop, if it was one of ours."""
 
 
 class Checkpoints:
     """What the checkpoints of a log directory say, each as far as it can be read."""
 
-    __slots__ = ("_has_recovery_points", "_offsets", "is_clean")
+    __slots__ = ("_closed", "_has_recovery_points", "_offsets", "is_clean")
 
     def __init__(self, inventory: Inventory, report: Report) -> None:
         self.is_clean = inventory.is_clean
         self._has_recovery_points = checkpoint.RECOVERY_POINTS in inventory.files
         self._offsets: dict[str, dict[TopicPartition, int]] = {}
+        self._closed = _closed_logs(inventory, report)
         for name in CHECKPOINTS:
+            if self._closed and name in _ALWAYS_LEFT and not getattr(inventory.files.get(name), "size", 0):
+                self._offsets[name] = self._closed.offsets(name)
+                report.repairable(
+                    name,
+                    "it is empty" if name in inventory.files else "it is missing",
+                    f"Nothing is lost: the next start takes what it said from {CLOSED_LOGS}.",
+                )
+                continue
             try:
                 self._offsets[name] = read_offsets(inventory.disk, name)
             except CheckpointDamaged as damaged:
@@ -71,24 +86,88 @@ class Checkpoints:
             # Of a copy of a folder, and of the metadata log, which has none, what is closed is taken for durable.
             is_unlisted = self._has_recovery_points and partition.name.topic != METADATA_TOPIC
             recovery_point = 0 if is_unlisted or not partition.segments else partition.segments[-1].base_offset
+        is_clean = self.is_clean and key not in self._offsets[checkpoint.NOT_CLOSED]
         return Known(
-            self.is_clean and key not in self._offsets[checkpoint.NOT_CLOSED],
+            is_clean,
             is_listed,
             recovery_point,
             self._offsets[checkpoint.LOG_STARTS].get(key, 0),
             self._offsets[checkpoint.HIGH_WATERMARKS].get(key, 0),
             self._offsets[checkpoint.CLEANED].get(key),
+            self._closed.get(key) if is_clean and partition.name.fate is Fate.CURRENT else None,
         )
 
     def check_folders(self, inventory: Inventory, report: Report) -> None:
         """A partition with a recovery point has a folder, unless it was deleted since."""
         there = {(partition.name.topic, partition.name.partition) for partition in inventory.partitions}
+        if self.is_clean:
+            for topic, partition in sorted(self._closed.keys() - there):
+                report.damage(
+                    CLOSED_LOGS,
+                    f"{topic}-{partition} was there when the node stopped, and its folder is gone",
+                    "Put it back, or fetch it from another replica. Unless somebody moved it, its records are lost.",
+                )
+            there |= self._closed.keys()
         for topic, partition in sorted(self._offsets[checkpoint.RECOVERY_POINTS].keys() - there):
             report.note(
                 checkpoint.RECOVERY_POINTS,
                 f"{topic}-{partition} is in it and has no folder",
                 "If nobody deleted or moved the partition, its folder was lost: fetch it from another replica.",
             )
+
+
+def _closed_logs(inventory: Inventory, report: Report) -> ClosedLogs:
+    try:
+        shutdown = read_clean_shutdown(inventory.disk)
+        found, problem = find_closed_logs(inventory.disk, None if shutdown is None else shutdown.closed_logs_crc)
+    except DiskError as error:
+        tell_unreadable(report, CLOSED_LOGS, error)
+        return ClosedLogs()
+    if problem:
+        report.repairable(
+            CLOSED_LOGS,
+            f"it {problem}, so that a file which was cut or removed since the stop can't be told by it",
+            "Leave it: the next stop writes it anew.",
+        )
+    return found
+
+
+_ALWAYS_LEFT: Final = (checkpoint.RECOVERY_POINTS, checkpoint.LOG_STARTS, checkpoint.HIGH_WATERMARKS)
+"""Checkpoints that a clean stop of ours leaves in any case."""
+
+
+def check_closed(disk: Disk, partition: PartitionFiles, closed: ClosedLog, report: Report) -> None:
+    """What was cut, removed or put there since the clean stop."""
+    there = {segment.base_offset: segment for segment in partition.segments}
+    for left in closed.segments:
+        path = partition.path(names.segment_name(left.base_offset) + names.LOG)
+        segment = there.pop(left.base_offset, None)
+        if segment is None and left.size_bytes:
+            what = f"it is missing, and had {left.size_bytes} bytes when the node stopped"
+            report.damage(path, what, "Put it back. " + FETCH_ANEW)
+        elif segment is not None and segment.size_bytes != left.size_bytes:
+            difference = segment.size_bytes - left.size_bytes
+            report.damage(
+                path,
+                f"it has {abs(difference)} bytes {'less' if difference < 0 else 'more'} than when the node stopped",
+                FETCH_ANEW + " Else the next start verifies the log from there on.",
+                min(segment.size_bytes, left.size_bytes),
+            )
+    for segment in there.values():
+        report.note(partition.path(segment.name()), "it was not there when the node stopped")
+    try:
+        topic_id = read_topic_id(disk, partition.folder)
+    except HeadraceError:
+        return  # told of elsewhere
+    path = partition.path(names.PARTITION_METADATA)
+    if topic_id is None and closed.topic_id is not None:
+        report.repairable(path, "it is missing", ANEW)
+    elif None is not topic_id != closed.topic_id is not None:
+        report.damage(
+            path,
+            f"it says topic id {id_text(topic_id)}, and the node left the partition with {id_text(closed.topic_id)}",
+            "Put the folder back that was there when the node stopped.",
+        )
 
 
 def check_offsets(report: Report, known: Known, *, is_tail_told: bool) -> None:
@@ -155,13 +234,16 @@ def check_snapshots(disk: Disk, partition: PartitionFiles, end_offset: int, know
             report.repairable(path, f"it is of offset {offset}, and the log ends at {end_offset}", AT_START)
 
 
-def check_identity(disk: Disk, partition: PartitionFiles, report: Report) -> None:
+def check_identity(disk: Disk, partition: PartitionFiles, closed: ClosedLog | None, report: Report) -> None:
     path = partition.path(names.PARTITION_METADATA)
     try:
         read_topic_id(disk, partition.folder)
     except WrongDirectory as error:
         what, advice = _parted(error, disk.full_path(path))
-        report.damage(path, what, advice)
+        if closed is not None and closed.topic_id is not None:
+            report.repairable(path, what, ANEW)
+        else:
+            report.damage(path, what, advice)
     except DiskError as error:
         tell_unreadable(report, path, error)
 

@@ -23,6 +23,7 @@ from headrace.storage.verify_files import (
     FETCH_ANEW,
     Checkpoints,
     Known,
+    check_closed,
     check_identity,
     check_metadata_snapshot,
     check_offsets,
@@ -97,9 +98,11 @@ class PartitionCheck:
         self._tell_missing()
         if partition.segments or partition.name.fate is Fate.CURRENT:
             check_offsets(report, self.known, is_tail_told=self.is_tail_told)
+        if self.known.closed is not None:
+            check_closed(self.disk, partition, self.known.closed, report)
         self.epochs.finish(self.next_offset)
         check_snapshots(self.disk, partition, self.next_offset, self.known, report)
-        check_identity(self.disk, partition, report)
+        check_identity(self.disk, partition, self.known.closed, report)
         check_quorum_state(self.disk, partition, report)
         for name in partition.metadata_snapshots:
             check_metadata_snapshot(self.disk, partition.path(name), report, self.advanced)
