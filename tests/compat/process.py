@@ -14,7 +14,7 @@ from typing import Final
 STOP_TIMEOUT_S: Final = 60
 LINES_KEPT: Final = 200
 _READY: Final = re.compile(r"ready on 127\.0\.0\.1:(\d+)")
-_DEFECT: Final = re.compile(r"Traceback|\"traceback\"|\"level\": \"error\"|never retrieved|defect of headrace")
+_DEFECT: Final = re.compile(r"Traceback|\"traceback\"|never retrieved|defect of headrace")
 
 
 class Process:

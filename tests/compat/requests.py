@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, Final
 
 from headrace.errors import Error
@@ -10,6 +11,8 @@ from tests.compat.wire import Wire
 
 METADATA_VERSION: Final = 12
 TIMEOUT_MS: Final = 60_000
+BASE_MS: Final = (time.time_ns() // 10**9 - 3600) * 1000
+"""When the tests' messages are from: an hour ago, for retention takes what is older than a week."""
 
 
 def metadata(wire: Wire, topic: str, version: int = METADATA_VERSION, create: bool = False) -> Any:

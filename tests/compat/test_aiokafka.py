@@ -14,8 +14,7 @@ from aiokafka.errors import MessageSizeTooLargeError
 
 from tests.compat.confluent import MESSAGE_BYTES_MAX, TIMEOUT_S
 from tests.compat.conftest import new_name
-
-BASE_MS = 1_700_000_000_000
+from tests.compat.requests import BASE_MS
 
 
 @asynccontextmanager

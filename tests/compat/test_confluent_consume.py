@@ -11,8 +11,7 @@ from confluent_kafka.admin import OffsetSpec
 
 from tests.compat.confluent import TIMEOUT_S, consume, new_consumer, new_producer, produce, take
 from tests.compat.conftest import MakeTopic, create_topic, new_name
-
-BASE_MS = 1_700_000_000_000
+from tests.compat.requests import BASE_MS
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ from kafka.errors import MessageSizeTooLargeError, TopicAlreadyExistsError
 
 from tests.compat.confluent import MESSAGE_BYTES_MAX, TIMEOUT_S
 from tests.compat.conftest import MakeTopic, new_name
+from tests.compat.requests import BASE_MS
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")
-BASE_MS = 1_700_000_000_000
 
 
 @pytest.fixture

@@ -9,10 +9,12 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from headrace.errors import Error
 from tests.compat.confluent import consume, new_consumer, new_producer, produce, take
 from tests.compat.conftest import create_topic
 from tests.compat.process import Process
-from tests.compat.requests import metadata
+from tests.compat.requests import fetch_partition, fetch_request, fetched, metadata
+from tests.compat.test_wire_reads import LATEST, epoch_end, list_offset
 from tests.compat.wire import Wire
 
 End = Callable[[Process], object]
@@ -77,6 +79,34 @@ def test_a_consumer_goes_on_over_a_restart(node: Process, end: End) -> None:
         assert [int(message.value()) for message in found] == list(range(200))
     finally:
         consumer.close()
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_restart_fences_who_knows_the_leader_epoch_of_before(node: Process, end: End) -> None:
+    """KIP-320: what a crash took must not be read on from, as if nothing had happened."""
+    topic = new_topic(node)
+    produce(new_producer(node.bootstrap), topic, [b"value"])
+    with Wire(node.bootstrap) as wire:
+        before = metadata(wire, topic).partitions[0].leader_epoch
+    end(node)
+    node.start()
+    with Wire(node.bootstrap) as wire:
+        found = metadata(wire, topic)
+        now = found.partitions[0].leader_epoch
+        assert now > before
+        for epoch, error in (
+            (before, Error.FENCED_LEADER_EPOCH),
+            (now, Error.NONE),
+            (-1, Error.NONE),
+            (now + 1, Error.UNKNOWN_LEADER_EPOCH),
+        ):
+            fetch = fetch_request(topic, found.topic_id, [fetch_partition(0, epoch=epoch)])
+            for version in (9, 12, 17):
+                assert fetched(wire.ask(fetch, version)).error_code == error
+            assert list_offset(wire, topic, LATEST, epoch=epoch).error_code == error
+            assert epoch_end(wire, topic, before, current=epoch, version=4).error_code == error
+        ended = epoch_end(wire, topic, before, current=now, version=4)
+        assert (ended.leader_epoch, ended.end_offset) == (before, 1)
 
 
 def test_a_second_clean_stop_needs_no_port_of_its_own(node: Process) -> None:

@@ -10,10 +10,18 @@ from headrace.errors import Error
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
 from tests.compat.conftest import MakeTopic, new_name
-from tests.compat.requests import fetch_partition, fetch_request, fetched, metadata, produce_request, produced, settle
+from tests.compat.requests import (
+    BASE_MS,
+    fetch_partition,
+    fetch_request,
+    fetched,
+    metadata,
+    produce_request,
+    produced,
+    settle,
+)
 from tests.compat.wire import Wire, batches_of, values_of
 
-BASE_MS = 1_700_000_000_000
 EARLIEST, LATEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -2, -1, -3, -4, -5, -6
 
 
@@ -124,16 +132,21 @@ def list_offset(wire: Wire, topic: str, timestamp: int, version: int = 7, epoch:
     return wire.ask(m.ListOffsetsRequest(replica_id=-1, topics=[named]), version).topics[0].partitions[0]
 
 
+def epoch_end(wire: Wire, topic: str, epoch: int, *, current: int = -1, version: int) -> Any:
+    """Where an epoch ended, for a client that takes `current` for the leader's."""
+    asked = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
+        partition=0, current_leader_epoch=current, leader_epoch=epoch
+    )
+    named = m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[asked])
+    return wire.ask(m.OffsetForLeaderEpochRequest(replica_id=-1, topics=[named]), version).topics[0].partitions[0]
+
+
 @pytest.mark.parametrize("version", [2, 3, 4])
 def test_where_an_epoch_ended(wire: Wire, topic: str, version: int) -> None:
     found = metadata(wire, topic)
     put(wire, topic, found.topic_id, b"a", b"b")
     epoch = found.partitions[0].leader_epoch
-    asked = m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition(
-        partition=0, current_leader_epoch=-1, leader_epoch=epoch
-    )
-    named = m.OffsetForLeaderEpochRequest.OffsetForLeaderTopic(topic=topic, partitions=[asked])
-    answer = wire.ask(m.OffsetForLeaderEpochRequest(replica_id=-1, topics=[named]), version).topics[0].partitions[0]
+    answer = epoch_end(wire, topic, epoch, version=version)
     assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (Error.NONE, epoch, 2)
 
 

@@ -10,12 +10,13 @@ from headrace.errors import Error
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
 from headrace.protocol.codec import decode
-from tests.compat.requests import fetch_partition, fetch_request, fetched, metadata, produce_request, produced
+from tests.compat.conftest import is_ours
+from tests.compat.requests import BASE_MS, fetch_partition, fetch_request, fetched, metadata, produce_request, produced
 from tests.compat.wire import Wire, values_of
 
 API_VERSIONS, PRODUCE, FIND_COORDINATOR = 18, 0, 10
 SERVED = {0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 10: (0, 6), 18: (0, 4), 19: (2, 7), 20: (1, 6)}
-SERVED |= {22: (0, 6), 23: (2, 4), 60: (0, 2)}
+SERVED |= {22: (0, 5), 23: (2, 4), 60: (0, 2)}
 
 
 def asked(version: int) -> m.ApiVersionsRequest:
@@ -27,10 +28,12 @@ def test_every_version_of_api_versions_says_the_same(wire: Wire, version: int) -
     answer = wire.ask(asked(version), version)
     assert answer.error_code == Error.NONE
     ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    if is_ours():
+        assert ranges == SERVED
     for key, (first, last) in SERVED.items():
         least, most = ranges[key]
         assert least == first
-        assert most >= last - 1  # the newest may be one that its maker does not call stable yet
+        assert most >= last
     if version >= 3:
         assert any(feature.name == "metadata.version" for feature in answer.finalized_features)
         assert answer.finalized_features_epoch >= 0
@@ -79,7 +82,7 @@ def test_what_is_no_frame_closes_the_connection(wire: Wire, data: bytes) -> None
 def test_every_version_of_produce(wire: Wire, topic: str, version: int) -> None:
     topic_id = metadata(wire, topic).topic_id
     for acks in (1, -1):
-        records = build([(b"key", b"value", (), 1_700_000_000_000)])
+        records = build([(b"key", b"value", (), BASE_MS)])
         answer = produced(wire.ask(produce_request(topic, topic_id, records, acks=acks), version))
         assert answer.error_code == Error.NONE
     assert answer.base_offset == 1
@@ -88,7 +91,7 @@ def test_every_version_of_produce(wire: Wire, topic: str, version: int) -> None:
 @pytest.mark.parametrize("version", range(4, 19))
 def test_every_version_of_fetch(wire: Wire, topic: str, version: int) -> None:
     topic_id = metadata(wire, topic).topic_id
-    records = build([(None, b"%d" % number, (), 1_700_000_000_000) for number in range(5)])
+    records = build([(None, b"%d" % number, (), BASE_MS) for number in range(5)])
     assert produced(wire.ask(produce_request(topic, topic_id, records), 9)).error_code == Error.NONE
     answer = fetched(wire.ask(fetch_request(topic, topic_id, [fetch_partition(0)], max_wait_ms=60_000), version))
     assert (answer.error_code, answer.high_watermark, answer.last_stable_offset) == (Error.NONE, 5, 5)
@@ -103,7 +106,7 @@ def test_every_version_of_metadata(wire: Wire, topic: str, version: int) -> None
 
 def test_acks_0_has_no_answer_and_an_error_of_it_closes(wire: Wire, topic: str) -> None:
     found = metadata(wire, topic)
-    records = build([(None, b"value", (), 1_700_000_000_000)])
+    records = build([(None, b"value", (), BASE_MS)])
     sent = wire.send(produce_request(topic, found.topic_id, records, acks=0), 9)
     wire._asked.pop(sent)
     assert metadata(wire, topic).name == topic
@@ -113,7 +116,7 @@ def test_acks_0_has_no_answer_and_an_error_of_it_closes(wire: Wire, topic: str) 
 
 def test_acks_must_be_a_level(wire: Wire, topic: str) -> None:
     found = metadata(wire, topic)
-    records = build([(None, b"value", (), 1_700_000_000_000)])
+    records = build([(None, b"value", (), BASE_MS)])
     answer = produced(wire.ask(produce_request(topic, found.topic_id, records, acks=2), 9))
     assert answer.error_code == Error.INVALID_REQUIRED_ACKS
 
@@ -121,7 +124,7 @@ def test_acks_must_be_a_level(wire: Wire, topic: str) -> None:
 @pytest.mark.parametrize("damage", [17, 30, 70])
 def test_a_damaged_batch_is_refused(wire: Wire, topic: str, damage: int) -> None:
     found = metadata(wire, topic)
-    records = build([(None, b"value", (), 1_700_000_000_000)])
+    records = build([(None, b"value", (), BASE_MS)])
     records[damage] ^= 0xFF
     answer = produced(wire.ask(produce_request(topic, found.topic_id, records), 9))
     assert answer.error_code == Error.CORRUPT_MESSAGE
@@ -143,4 +146,4 @@ def test_there_is_no_coordinator_yet(wire: Wire, version: int) -> None:
     )
     answer = wire.ask(asked, version)
     found = answer.coordinators[0] if version >= 4 else answer
-    assert found.error_code in (Error.NONE, Error.COORDINATOR_NOT_AVAILABLE)
+    assert found.error_code == (Error.COORDINATOR_NOT_AVAILABLE if is_ours() else Error.NONE)

@@ -7,6 +7,7 @@ const { createLogger } = require('kafkajs/src/loggers')
 const consoleLogger = require('kafkajs/src/loggers/console')
 
 const [name, bootstrap, topic] = process.argv.slice(2)
+const hourAgo = String(Date.now() - 3600000) // retention takes what is older than a week
 const kafka = new Kafka({ clientId: 'compat', brokers: [bootstrap], logLevel: logLevel.ERROR, retry: { retries: 8 } })
 
 async function fetchAll(offset, count) {
@@ -72,7 +73,7 @@ const scenarios = {
   },
   async fields() {
     const messages = [
-      { key: 'key', value: 'value', headers: { a: 'b' }, timestamp: '1700000000000' },
+      { key: 'key', value: 'value', headers: { a: 'b' }, timestamp: hourAgo },
       { key: null, value: null },
       { key: '', value: '' },
     ]
@@ -85,7 +86,7 @@ const scenarios = {
     await admin.connect()
     const created = await admin.createTopics({ topics: [{ topic, numPartitions: 3 }], waitForLeaders: true })
     const again = await admin.createTopics({ topics: [{ topic, numPartitions: 3 }] })
-    await produce({}, [{ acks: -1, messages: [{ value: 'old', partition: 1, timestamp: '1700000000000' }] }])
+    await produce({}, [{ acks: -1, messages: [{ value: 'old', partition: 1, timestamp: hourAgo }] }])
     const offsets = await admin.fetchTopicOffsets(topic)
     const byTime = await admin.fetchTopicOffsetsByTimestamp(topic, 1600000000000)
     const { brokers } = await admin.describeCluster()
