@@ -236,6 +236,10 @@ class Lane:
             return None if self.flying else head
         if self.is_unresolved or len(self.flying) >= BATCHES_IN_FLIGHT_MAX:
             return None
+        if self.flying and self.identity is not None and not self.acknowledged_sequence:
+            # A broker takes the first batch of a producer that it does not know, whatever its sequence: the second
+            # would overtake a first that is refused.
+            return None
         is_ready = len(self.queue) > 1 or is_hurried or now >= head.due or head.size_bytes >= batch_bytes
         return head if is_ready else None
 

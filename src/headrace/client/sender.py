@@ -380,8 +380,8 @@ class Sender:
         lane.landed(batch)
         batch.last_error = error
         if self._sending.is_idempotent and error in (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_PRODUCER_ID):
-            # It is in no log. Behind a batch that failed it only has to wait; else a sequence is missing for good.
-            batch.is_doubtful = False
+            # Behind a batch that failed it only has to wait; else a sequence is missing for good. That settles nothing
+            # about an earlier try without an answer: a broker that lost the producer's state may have its records.
             if batch.identity == lane.identity and (is_first or error is Error.UNKNOWN_PRODUCER_ID):
                 lane.wants_reset = True
             self._retry(lane, batch)
