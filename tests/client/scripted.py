@@ -68,6 +68,7 @@ class ScriptedBroker:
         self.metadata_errors: list[Error] = []
         self.created: dict[str, int] = {}
         """Other topics, and how many partitions they were asked for with."""
+        self.is_fetch_broken: Callable[[], bool] = lambda: False
         self.batches_fetched: list[bytes] | None = None
         """What a fetch gets in place of the log."""
 
@@ -210,8 +211,10 @@ class ScriptedBroker:
         offset, self.end = self.end, batch.next_offset
         return Error.NONE, offset
 
-    def _fetch(self, request: Request) -> FetchResponse:
+    def _fetch(self, request: Request) -> FetchResponse | None:
         body = request.body
+        if self.is_fetch_broken():
+            return None
         response = FetchResponse(session_id=0)
         for topic in body.topics:
             for asked in topic.partitions:

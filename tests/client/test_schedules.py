@@ -86,3 +86,37 @@ def test_acknowledged_once_refused_never_uncertain_at_most_once_and_all_in_order
             assert values == sorted(values)
 
     runner("sim")(scenario())
+
+
+@given(st.integers(0, 2**32))
+def test_a_reader_gets_every_record_once_and_in_order_from_where_it_was_told(seed: int) -> None:
+    async def scenario() -> None:
+        broker, chance = ScriptedBroker(), random.Random(seed)
+        broker.is_fetch_broken = lambda: chance.random() < 0.2
+        async with running(broker) as client:
+            producer = client.producer(batch_bytes=chance.choice([60, 500]))
+            await asyncio.gather(*(producer.send(TOPIC, b"%d" % number) for number in range(RECORDS)))
+            consumer = client.consumer(auto_offset_reset="earliest", fetch_max_wait_ms=0, prefetch_bytes_max=500)
+            consumer.assign([(TOPIC, 0)])
+            expected, is_paused = 0, False
+            for _ in range(60):
+                match chance.randrange(6):
+                    case 0:
+                        expected = chance.randrange(RECORDS)
+                        consumer.seek(TOPIC, 0, expected, chance.choice([-1, 1]))
+                    case 1:
+                        is_paused = not is_paused
+                        (consumer.pause if is_paused else consumer.resume)((TOPIC, 0))
+                    case 2:
+                        broker.leader_epoch += 1
+                    case 3 if not is_paused and expected < RECORDS:
+                        assert (await anext(consumer)).offset == expected
+                        expected += 1
+                    case _:
+                        got = await consumer.poll(chance.choice([1, 7, 500]), timeout_s=chance.choice([0, 0.05]))
+                        assert [record.offset for record in got] == list(range(expected, expected + len(got)))
+                        assert not (is_paused and got)
+                        expected += len(got)
+                assert await consumer.position(TOPIC, 0) == expected
+
+    runner("sim")(scenario())
