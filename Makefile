@@ -51,7 +51,8 @@ site: setup ## Render the docs as a web site in build/site
 	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
-BENCHES ?= $(subst /,.,$(basename $(shell grep -l '^if __name__' bench/protocol/*.py bench/net/*.py bench/storage/*.py 2>/dev/null)))
+# The bare broker is one of those that are measured, and so is what bench/peers starts.
+BENCHES ?= $(subst /,.,$(basename $(filter-out bench/node/bare.py bench/peers/%,$(shell grep -l '^if __name__' bench/*/*.py))))
 
 bench: setup ## Measure against others, in one run; one of them: make bench BENCHES=bench.protocol.codec
 	@for bench in $(BENCHES); do printf '\n== %s\n' $$bench; $(BIN)/python -m $$bench $(ARGS) || exit 1; done

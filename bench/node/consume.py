@@ -95,7 +95,7 @@ def main() -> None:
     parser = arguments_of(__doc__, peers.NAMES)
     parser.add_argument("--clients", default=",".join(CLIENTS))
     parser.add_argument("--cases", default="", help="only those with this in their name; 'replay' is the replay only")
-    parser.add_argument("--gigabytes", type=float, default=10, help="that are replayed from the disk")
+    parser.add_argument("--gigabytes", type=float, default=10, help="that are replayed from the disk; 0 for none")
     arguments = parser.parse_args()
     names = tuple(arguments.peers.split(","))
     header = ["records", "client"]
@@ -113,7 +113,9 @@ def main() -> None:
             show("Consume", f"{load.PARTITIONS} partitions, from the page cache", header, lines)
         lines = []
         for peer in running.values():
-            if peer.name != "bare":  # it has no room in its design for a reader that waits for the disk
+            if (
+                peer.name != "bare" and arguments.gigabytes
+            ):  # it has no room in its design for a reader that waits for the disk
                 for acks in (1, -1):
                     lines += replay(peer, arguments.gigabytes * arguments.scale, acks, max(2, arguments.rounds - 1))
     conditions = (
@@ -121,7 +123,8 @@ def main() -> None:
         "batches of 1 MB read from disk beside it by a raw client; acks=all: ours fsyncs, Kafka does not"
     )
     header = ["peer", "acks", "", "alone", "beside a replay", "ratio", "replay MB/s"]
-    show("Acknowledgements beside a replay from cold disk", conditions, header, lines)
+    if lines:
+        show("Acknowledgements beside a replay from cold disk", conditions, header, lines)
 
 
 if __name__ == "__main__":
