@@ -258,3 +258,18 @@ def test_producers_are_forgotten_in_all_directories() -> None:
         for _ in node.directories.expire_producers(86_400_000):
             pass
     assert [len(log.producers) for log in logs] == [0, 0]
+
+
+def test_a_log_that_nobody_flushes_is_verified_from_its_last_segment_on() -> None:
+    """What is rolled is synced in the background, and compaction and the next start rely on it."""
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    values = fill(log, 40)
+    node.drain()
+    node.checkpoint()
+    base_offset = log.segments.active.base_offset
+    assert log.checkpointed_recovery_point == log.flushed_offset == base_offset > 0
+    node = node.restart(power_lost=True)
+    found = node.directories.log("t", 0)
+    assert found is not None
+    assert values_in(found)[:base_offset] == values[:base_offset]

@@ -2,7 +2,8 @@
 
 Two things become durable at their own pace. The batches: a flush syncs the segments that were appended to, and the
 names of new files, and `point` moves up; acknowledgements wait for that. What only a restart needs, the indexes and
-snapshots of closed segments and the leader epochs: `settle` syncs them after a roll, in the background. What may be
+snapshots of closed segments and the leader epochs: `settle` syncs them after a roll, in the background, and with them
+the batches of those segments, so that a log that nobody ever flushes is not verified from its beginning. What may be
 written down as the recovery point is the lesser of the two, because a restart looks only at what is behind it.
 """
 
@@ -219,7 +220,9 @@ class Unsynced:
         assert mark is not None, "what is settled was settling"
         if error is not None:
             return  # a failed sync is the flusher's to tell; anything else is tried again at the next roll
+        # The closed segments are durable with what belongs to them, whether or not anybody asked for a flush.
         self.settled_point = max(self.settled_point, mark.offset)
+        self.point = max(self.point, mark.offset)
         if self._wants_settling:
             self.settle()
 
