@@ -93,7 +93,7 @@ def cleaned(log: Log, config: CleanerConfig) -> tuple[Cleaned, float, float]:
         assert isinstance(step, Replacement)
         assert swap_in(log, step, NOW_MS)
     log.clean_offset = step.end_offset
-    processes.rest()
+    processes.stop()
     return step, cpu_of_children() - before, time.perf_counter() - start
 
 
@@ -203,7 +203,7 @@ async def beside(where: str | None, records: int, rounds: int) -> None:
                 found += await appends(quiet, 0.1)
             assert not cleaner.set_aside, cleaner.set_aside
             figures["beside"].append(found)
-            processes.rest()
+            processes.stop()
             log.close()
             shutil.rmtree(folder / str(number))
     for name, samples in figures.items():

@@ -47,7 +47,7 @@ def on_disk(tmp_path: Path) -> Iterator[Compacted]:
         real.put((KEYS[number % 3], b"%d" % number + b"." * 100))
     real.roll()
     yield real
-    PROCESSES.rest()
+    PROCESSES.stop()
     real.log.close()
     real.disk.close()
 
@@ -132,7 +132,7 @@ def test_a_process_does_one_job_after_another_and_ends_when_there_is_none(on_dis
     assert steps_of(first)[:-1] == steps_of(second)[:-1]
     assert first.process is second.process
     assert first.process is not None
-    PROCESSES.rest()
+    PROCESSES.stop()
     assert not is_alive(first.process.pid)
     third = PROCESSES.start(job, on_disk.disk)
     steps_of(third)
@@ -275,3 +275,20 @@ def is_alive(pid: int) -> bool:
 
 def nice_of(pid: int) -> int:
     return os.getpriority(os.PRIO_PROCESS, pid)
+
+
+def test_a_node_does_not_wait_for_a_process_that_it_lets_go(on_disk: Compacted) -> None:
+    work = PROCESSES.start(job_of(on_disk), on_disk.disk)
+    while not isinstance(work.next_step(), Cleaned):
+        pass
+    assert work.process is not None
+    os.kill(work.process.pid, signal.SIGSTOP)
+    resting = threading.Thread(target=PROCESSES.rest, daemon=True)
+    resting.start()
+    resting.join(DEADLINE_S / 6)
+    is_held_up = resting.is_alive()
+    os.kill(work.process.pid, signal.SIGCONT)
+    resting.join(DEADLINE_S)
+    PROCESSES.stop()
+    assert work.process.is_gone()
+    assert not is_held_up

@@ -29,9 +29,9 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
         return thread
 
     def stop() -> None:
-        processes.rest()
         for thread in threads:
             thread.stop()
+        processes.stop()
 
     return NodePorts(
         disk_of=disk_of,

@@ -50,18 +50,28 @@ class InlineWork:
 class CleaningProcesses:
     """Processes that clean: started when there is work and none is idle, never forked, ended when there is no more."""
 
-    __slots__ = ("_idle",)
+    __slots__ = ("_idle", "_leaving")
 
     def __init__(self) -> None:
         self._idle: list[CleaningProcess] = []
+        self._leaving: list[CleaningProcess] = []
 
     def start(self, job: CleaningJob, disk: Disk) -> ProcessWork:
         return ProcessWork(self, job, disk.root)
 
     def rest(self) -> None:
-        """Ends those that are idle."""
+        """Lets those go that are idle. Waits for none: a node's loop calls this, and their work is done."""
+        self._leaving = [process for process in self._leaving if not process.is_gone()]
         while self._idle:
-            self._idle.pop().end()
+            process = self._idle.pop()
+            process.let_go()
+            self._leaving.append(process)
+
+    def stop(self) -> None:
+        """Lets them go and waits until they are gone."""
+        self.rest()
+        while self._leaving:
+            self._leaving.pop().end()
 
     def take(self) -> CleaningProcess:
         with suppress(IndexError):
@@ -142,13 +152,23 @@ class CleaningProcess:
     def kill(self) -> None:
         self._process.kill()
 
+    def let_go(self) -> None:
+        """It ends when there is nothing more to read."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+
+    def is_gone(self) -> bool:
+        if self._process.poll() is None:
+            return False
+        self.end()
+        return True
+
     def end(self) -> str:
         """Waits until it is gone: before that it could still write, and the next one to the same files."""
         process = self._process
-        assert process.stdin is not None
         assert process.stdout is not None
-        with suppress(BrokenPipeError):
-            process.stdin.close()
+        self.let_go()
         code = process.wait()
         process.stdout.close()
         return f"signal {-code}" if code < 0 else f"exit status {code}"
