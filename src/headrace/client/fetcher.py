@@ -229,6 +229,7 @@ class Fetcher:
             text = f"The log of {reading} {why} at {there}, and the next to read was {offset}: seek to go on."
             reading.seek(-1)
             reading.error = LogTruncated(text, reading.topic, reading.index, offset, divergent_offset)
+            self.progressed()  # nothing else may end that would wake who waits
             return
         _log.warning("the log of %s %s at %s, and the next to read was %d", reading, why, there, offset)
         if divergent_offset is None:

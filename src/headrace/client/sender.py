@@ -35,7 +35,13 @@ EPOCH_MAX: Final = 32767
 TOPIC_ID_VERSION: Final = 13
 # Refused before the append, whatever else happened: nothing of this attempt is in the log.
 _NOT_APPENDED: Final = frozenset(
-    {Error.NOT_ENOUGH_REPLICAS, Error.CORRUPT_MESSAGE, Error.LEADER_NOT_AVAILABLE, Error.THROTTLING_QUOTA_EXCEEDED}
+    {
+        Error.NOT_ENOUGH_REPLICAS,
+        Error.CORRUPT_MESSAGE,
+        Error.LEADER_NOT_AVAILABLE,
+        Error.THROTTLING_QUOTA_EXCEEDED,
+        Error.UNKNOWN_TOPIC_ID,
+    }
 )
 
 
