@@ -7,6 +7,7 @@ import gc
 import logging
 import time
 import traceback
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -93,11 +94,13 @@ def _end(simulation: Simulation) -> None:
     loop.on_problem = _ignore
     tasks = [*loop.graveyard, *asyncio.all_tasks(loop)]
     loop.close()
-    for task in tasks:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        coroutine: Any = task.get_coro()
-        with suppress(BaseException):
-            coroutine.close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a task that died before its first step was never awaited
+        for task in tasks:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]
+            coroutine: Any = task.get_coro()
+            with suppress(BaseException):
+                coroutine.close()
     loop.graveyard.clear()
 
 
