@@ -18,6 +18,9 @@ from headrace.protocol.batch_builder import build
 from headrace.protocol.kernel_types import Record
 from headrace.protocol.records import records_of
 from headrace.storage.cleaning_work import CleaningProcess
+from headrace.storage.inventory import take_inventory
+from headrace.storage.local_disk import LocalDisk
+from headrace.storage.verify import verify
 from tests.broker.nodes import ask, connected, create, run
 
 DEADLINE_SECONDS = 40
@@ -178,3 +181,16 @@ def test_a_node_compacts_in_a_process_of_its_own_and_lets_it_go(tmp_path: Path) 
             CleaningProcess.__init__ = take  # type: ignore[method-assign]
 
     run(check())
+
+
+def test_the_folder_of_a_node_that_stopped_is_sound_to_log_verify(tmp_path: Path) -> None:
+    async def check() -> None:
+        async with node_in(tmp_path) as (_, peer):
+            await create(peer, "t", 3)
+            await create(peer, "u")
+            await produce(peer, "t", b"k", b"v")
+
+    run(check())
+    reports = list(verify(take_inventory(LocalDisk(str(tmp_path)))))
+    assert len(reports) == 6
+    assert not [problem for report in reports for problem in report.problems]

@@ -145,7 +145,9 @@ class PartitionCheck:
         is_durable = number + 1 < len(segments) and segments[number + 1].base_offset <= self.known.recovery_point
         is_settled = self.known.is_clean or is_durable
         path = self.partition.path(segment.name(suffix))
-        is_needed = segment.size_bytes > 0 and suffix != names.TXN_INDEX
+        # The metadata log is read from the device at every start, and its last segment indexed on the way.
+        is_made_anew = self.partition.name.topic == names.METADATA_TOPIC and number + 1 == len(segments)
+        is_needed = segment.size_bytes > 0 and suffix != names.TXN_INDEX and not is_made_anew
         return IndexFile(
             kind, self.disk, path, segment.base_offset, self.report, is_settled=is_settled, is_needed=is_needed
         )
