@@ -189,6 +189,7 @@ def test_the_folder_of_a_node_that_stopped_is_sound_to_log_verify(tmp_path: Path
             await create(peer, "t", 3)
             await create(peer, "u")
             await produce(peer, "t", b"k", b"v")
+            await until(lambda: all((tmp_path / name).is_dir() for name in ("t-0", "t-1", "t-2", "u-0")))
 
     run(check())
     reports = list(verify(take_inventory(LocalDisk(str(tmp_path)))))
