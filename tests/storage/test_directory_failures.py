@@ -416,6 +416,23 @@ def test_a_loss_of_power_after_a_partition_was_made_leaves_it_whole_or_not_at_al
     assert seen == {True, False}
 
 
+def test_what_is_flushed_survives_although_a_life_before_made_the_files_and_did_not_sync_their_names() -> None:
+    for seed in range(40):
+        node = Node([FaultyDisk(Platter(seed), root="/disk0")])
+        log = node.directories.create("t", 0, TOPIC_ID)
+        for number in range(seed % 20):  # up to a few segments
+            append(log, b"v%d" % number + b"x" * 80)
+        node = node.restart()
+        found = node.directories.log("t", 0)
+        assert found is not None
+        append(found, b"last")
+        before = values_in(found)
+        assert flush(node, found) == [None]
+        found = node.restart(power_lost=True).directories.log("t", 0)
+        assert found is not None
+        assert values_in(found) == before
+
+
 def test_a_loss_of_power_before_the_first_flush_does_not_keep_a_partition_offline() -> None:
     """The device may have got the records and not the topic id. Nothing was promised of them: they are set aside."""
     strays = 0

@@ -202,6 +202,7 @@ def open_metadata_log(
         topic_id=METADATA_TOPIC_ID,
         advanced=advanced,
     )
+    log.place.names_changed = True  # what the last life made it may not have synced
     while checkpoints and checkpoints[0].offset < log.log_start_offset:
         # It had been removed, and the segments after it too, when a loss of power brought its name back.
         remove_checkpoint(disk, FOLDER, checkpoints.pop(0))

@@ -220,7 +220,12 @@ class LogDirectory:
                 write_offsets(disk, NOT_CLOSED, stop.not_closed | dict.fromkeys(self._lost_sync, 1))
             disk.remove(SYNC_FAILED)
         for key, log in self.logs.items():
-            if not stop.is_clean or key in stop.not_closed or log.unsynced.is_due:
+            is_unclean = not stop.is_clean or key in stop.not_closed
+            if is_unclean:
+                # Files and folders that the last life made and did not sync: what is flushed to them needs their names.
+                log.place.names_changed = log.unsynced.is_new_folder = True
+                log.unsynced.wrote([PARTITION_METADATA], with_batches=True)
+            if is_unclean or log.unsynced.is_due:
                 log.flush(_ignore)
                 log.unsynced.settle()
 
