@@ -23,6 +23,7 @@ PARTITIONS: Final = 2
 PRODUCE_VERSION: Final = 9
 FETCH_VERSION: Final = 11  # the last one whose fields are at fixed places
 IN_FLIGHT: Final = 5
+"""What the Java client does by default; librdkafka has no such limit unless it is idempotent."""
 FETCH_BYTES: Final = 1 << 20
 BINARIES: Final = Path(__file__).parents[2] / "build" / "bench"
 
@@ -81,11 +82,19 @@ class Running:
 # --------------------------------------------------------------------------------------------------------- the raw one
 
 
-def produce(bootstrap: str, topic: str, work: Work, *, rate: float = 0, partitions: int = PARTITIONS) -> Running:
-    """One connection a partition. Without a rate, IN_FLIGHT requests are under way on each."""
+def produce(
+    bootstrap: str,
+    topic: str,
+    work: Work,
+    *,
+    rate: float = 0,
+    partitions: int = PARTITIONS,
+    in_flight: int = IN_FLIGHT,
+) -> Running:
+    """One connection a partition. Without a rate, `in_flight` requests are under way on each."""
     frames = [_produce_frame(topic, partition, work) for partition in range(partitions)]
     error_at = 4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4  # size, correlation id, tags, topics, name, partitions, index
-    return _wire("produce", bootstrap, (work.requests, rate, IN_FLIGHT, error_at), frames)
+    return _wire("produce", bootstrap, (work.requests, rate, in_flight, error_at), frames)
 
 
 def fetch(bootstrap: str, topic: str, end_offset: int, *, partitions: int = PARTITIONS) -> Running:

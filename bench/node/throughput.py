@@ -29,21 +29,23 @@ class Spent(NamedTuple):
     client_cpu_s: float
 
 
-def measure(peer: peers.Peer, client: str, work: load.Work) -> Spent:
+def measure(peer: peers.Peer, client: str, work: load.Work, in_flight: int) -> Spent:
     with topic_of(peer, load.PARTITIONS) as topic:
         before = peer.cpu_s()
         if client == "raw":
-            result = load.produce(peer.bootstrap, topic, work).result()
+            result = load.produce(peer.bootstrap, topic, work, in_flight=in_flight).result()
         else:
             result = load.librdkafka("produce", peer.bootstrap, topic, work).result()
         return Spent(result.wall_s, peer.cpu_s() - before, result.cpu_s)
 
 
-def row(running: dict[str, peers.Peer], client: str, name: str, work: load.Work, rounds: int) -> list[str]:
+def row(
+    running: dict[str, peers.Peer], client: str, name: str, work: load.Work, rounds: int, in_flight: int
+) -> list[str]:
     spent: dict[str, list[Spent]] = {peer: [] for peer in running}
     for _ in range(rounds):
         for peer in running.values():
-            spent[peer.name].append(measure(peer, client, work))
+            spent[peer.name].append(measure(peer, client, work, in_flight))
     wall = {peer: middle([one.wall_s for one in found]) for peer, found in spent.items()}
     cpu = {peer: middle([one.cpu_s for one in found]) for peer, found in spent.items()}
     first, *others = running
@@ -61,6 +63,7 @@ def main() -> None:
     parser = arguments_of(__doc__, peers.NAMES)
     parser.add_argument("--clients", default=",".join(CLIENTS))
     parser.add_argument("--acks", default="1,-1")
+    parser.add_argument("--in-flight", type=int, default=load.IN_FLIGHT, help="requests on a connection, raw client")
     parser.add_argument("--cases", default="", help="only those with this in their name")
     arguments = parser.parse_args()
     names = tuple(arguments.peers.split(","))
@@ -80,13 +83,14 @@ def main() -> None:
                         name,
                         work._replace(acks=acks, records=int(work.records * arguments.scale)),
                         arguments.rounds,
+                        arguments.in_flight,
                     )
                     for name, work in CASES.items()
                     if arguments.cases in name and not (client == "librdkafka" and work.batch == 1)
                 ]
                 fsync = "no fsync" if acks == 1 else "ours fsyncs before it answers, the others do not"
                 level = "1" if acks == 1 else "all"
-                in_flight = f", {load.IN_FLIGHT} requests in flight on each" if client == "raw" else ""
+                in_flight = f", {arguments.in_flight} requests in flight on each" if client == "raw" else ""
                 conditions = f"{client} client, {load.PARTITIONS} partitions, 1 connection each{in_flight}; {fsync}"
                 if client != "raw":
                     conditions = f"librdkafka, one producer, {load.PARTITIONS} partitions; {fsync}"
