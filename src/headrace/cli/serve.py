@@ -12,6 +12,7 @@ import logging
 import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from headrace.cli import USAGE, logs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 _EPILOG: Final = """\
 examples:
   headrace serve                                    a node on 127.0.0.1:9092, its data in ./headrace-data
@@ -37,10 +39,14 @@ Ctrl-C or SIGTERM stops it cleanly. `headrace config explain NAME` says what a s
 
 def main(arguments: Sequence[str]) -> int:
     """Runs one node in the foreground; returns when it has stopped."""
+    # Until the loop listens to them. Noted, and not raised: what runs meanwhile, imports above all, may swallow it.
+    early: list[int] = []
+    for number in _STOPPING:
+        signal.signal(number, lambda number, frame: early.append(number))
     options = _parser().parse_args(arguments)
     config = NodeConfig.parse(_settings(options))
     logs.set_up(sys.stderr, options.log_level, options.log_format)
-    return _run(config)
+    return _run(config, early)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -88,6 +94,9 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
         if not separator or not name:
             raise HeadraceError(f"'{given}' is no setting; write --set NAME=VALUE, as in --set num.partitions=4.")
         texts[name.strip()] = value
+    for option, name in (("data", "log.dirs"), ("listen", "listeners")):
+        if getattr(options, option) is not None and name in texts:
+            raise HeadraceError(f"--{option} and --set {name} say the same thing twice; leave out one of the two.")
     if options.data is not None:
         texts["log.dirs"] = options.data
     if options.listen is not None:
@@ -98,7 +107,7 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
     return texts
 
 
-def _run(config: NodeConfig) -> int:
+def _run(config: NodeConfig, early: Sequence[int]) -> int:
     import uvloop
 
     from headrace.broker.local import local_ports
@@ -107,8 +116,10 @@ def _run(config: NodeConfig) -> int:
     async def serve() -> None:
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _STOPPING:
             loop.add_signal_handler(number, stopping.set)
+        if early:
+            return
         node = Node(config, local_ports(loop))
         starting = loop.create_task(node.start())
         waiting = loop.create_task(stopping.wait())
@@ -116,8 +127,11 @@ def _run(config: NodeConfig) -> int:
         if not starting.done():
             starting.cancel()
             await asyncio.wait([starting])
-            await node.stop()
-            return
+        if starting.cancelled() or starting.exception() is not None:
+            with suppress(HeadraceError):  # why it did not start is what to tell
+                await node.stop()
+            if starting.cancelled():
+                return
         starting.result()
         _say_ready(node)
         # What lives now lives to the end: the collector need not look at it again.
