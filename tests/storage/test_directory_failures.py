@@ -433,6 +433,26 @@ def test_what_is_flushed_survives_although_a_life_before_made_the_files_and_did_
         assert values_in(found) == before
 
 
+def test_hazard_8_a_topic_id_that_a_failed_sync_lost_is_written_anew() -> None:
+    for sync in range(1, 4):
+        node = Node([FaultyDisk(Platter(sync), root="/disk0")])
+        disk = node.disks[0]
+        assert isinstance(disk, FaultyDisk)
+        log = node.directories.create("t", 0, TOPIC_ID)
+        append(log, b"v0")
+        disk.faults.fail_sync_at = disk.syncs + sync
+        flush(node, log)
+        node = node.restart()
+        found = node.directories.log("t", 0)
+        assert found is not None
+        append(found, b"last")
+        before = values_in(found)
+        assert flush(node, found) == [None]
+        found = node.restart(power_lost=True).directories.log("t", 0)
+        assert found is not None
+        assert values_in(found) == before
+
+
 def test_a_loss_of_power_before_the_first_flush_does_not_keep_a_partition_offline() -> None:
     """The device may have got the records and not the topic id. Nothing was promised of them: they are set aside."""
     strays = 0

@@ -33,6 +33,7 @@ from headrace.storage.identity import (
     PARTITION_METADATA,
     MetaProperties,
     WrongDirectory,
+    encode_topic_id,
     is_topic_id_cut,
     read_topic_id,
 )
@@ -258,6 +259,11 @@ class LogDirectory:
             topic_id=topic_id,
             advanced=advanced,
         )
+        if saved.lost_sync:
+            # Memory may show what the device never got (hazard 8), of the small files too: they are written anew.
+            log.epochs.is_dirty = True
+            if topic_id is not None:
+                self.disk.replace(f"{folder}/{PARTITION_METADATA}", encode_topic_id(topic_id))
         if is_mended:
             log.place.names_changed = True
             log.unsynced.wrote([PARTITION_METADATA], with_batches=True)
