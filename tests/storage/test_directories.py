@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from headrace.storage.disk import DiskInUse, SyncFailed
 from headrace.storage.identity import MetaProperties, WrongDirectory
+from headrace.storage.local_disk import LocalDisk
 from headrace.storage.progress import Progress
 from headrace.testing.disk import FaultyDisk
 from tests.storage.logs import values_in
@@ -273,3 +275,25 @@ def test_a_log_that_nobody_flushes_is_verified_from_its_last_segment_on() -> Non
     found = node.directories.log("t", 0)
     assert found is not None
     assert values_in(found)[:base_offset] == values[:base_offset]
+
+
+def test_hazard_15_a_start_after_a_crash_does_not_open_a_file_for_every_log(tmp_path: Path) -> None:
+    class Counting(Node):
+        open_files = 0
+
+        def drain(self) -> None:
+            self.open_files = max(self.open_files, len(list(Path("/proc/self/fd").iterdir())))
+            super().drain()
+
+    logs = 300
+    node = Counting([LocalDisk(str(tmp_path))])
+    before = node.open_files
+    for number in range(logs):
+        append(node.directories.create("t", number, TOPIC_ID), b"v%d" % number)
+    node.directories.abandon()
+    again = Counting([LocalDisk(str(tmp_path))])
+    assert again.open_files - before < 150, "100 are for segments"
+    found = again.directories.log("t", logs - 1)
+    assert found is not None
+    assert (found.flushed_offset, values_in(found)) == (1, [(0, b"v299")])
+    again.directories.abandon()

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from headrace.storage import names
 from headrace.storage.checkpoint import encode_numbers
-from headrace.storage.disk import TEMPORARY_SUFFIX, WRITE_BEHIND_BYTES, Disk, DiskError, File, FileVanished
+from headrace.storage.disk import TEMPORARY_SUFFIX, WRITE_BEHIND_BYTES, Disk, DiskError, DiskFull, File, FileVanished
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.place import Place
 from headrace.storage.segment import Segment
@@ -71,6 +71,7 @@ class Unsynced:
         "_settling",
         "_side_files",
         "_wants_settling",
+        "epochs_on_their_way",
         "is_new_folder",
         "point",
         "settled_point",
@@ -91,6 +92,8 @@ class Unsynced:
         self._settling: _Mark | None = None
         self._wants_settling = False
         self.is_new_folder = False
+        self.epochs_on_their_way: list[str] = []
+        """The name of their file while it is not yet that of the old ones."""
         self.point = recovery_point
         """Batches before it survive a loss of power."""
         self.settled_point = recovery_point
@@ -255,6 +258,33 @@ class Unsynced:
         """For a clean stop, where a sync of the whole disk follows."""
         self._write_epochs(names.EPOCHS + TEMPORARY_SUFFIX)
         self._place.rename(names.EPOCHS + TEMPORARY_SUFFIX, names.EPOCHS)
+
+    # At a start, for who syncs many logs at once
+
+    def put_epochs(self) -> bool:
+        """Writes them beside the old ones, if they are others. On a full disk they stay in memory until a roll."""
+        if not self._epochs.is_dirty:
+            return False
+        try:
+            self._write_epochs(names.EPOCHS + TEMPORARY_SUFFIX)
+        except DiskFull:
+            self._epochs.is_dirty = True
+            return False
+        self.epochs_on_their_way = [names.EPOCHS + TEMPORARY_SUFFIX]
+        return True
+
+    def take_epochs(self) -> None:
+        """They are durable, and take the place of the old ones."""
+        self._place.rename(names.EPOCHS + TEMPORARY_SUFFIX, names.EPOCHS)
+        self.epochs_on_their_way = []
+
+    def all_is_durable(self, end_offset: int) -> None:
+        """All files and names were synced."""
+        self.take_names()
+        self._place.names_changed = self.is_new_folder = False
+        self.point = end_offset
+        if not self._epochs.is_dirty:
+            self.settled_point = max(self.settled_point, self._segments.active.base_offset)
 
     def _write_epochs(self, name: str) -> None:
         file = self._place.create(name)

@@ -595,8 +595,11 @@ class Log:
     def sync_now(self, file_names: list[str]) -> None:
         """Makes everything durable, on the spot, after `write_out`."""
         disk = self.place.disk
-        for name in [*self.unsynced.take_names(), *file_names]:
-            file = disk.open(self.place.path(name))
+        for name in dict.fromkeys([*self.unsynced.take_names(), *file_names]):
+            try:
+                file = disk.open(self.place.path(name))
+            except FileVanished:
+                continue  # deleted since
             try:
                 file.datasync()
             finally:

@@ -220,15 +220,30 @@ class LogDirectory:
             if self._lost_sync:
                 write_offsets(disk, NOT_CLOSED, stop.not_closed | dict.fromkeys(self._lost_sync, 1))
             disk.remove(SYNC_FAILED)
-        for key, log in self.logs.items():
-            is_unclean = not stop.is_clean or key in stop.not_closed
-            if is_unclean:
-                # Files and folders that the last life made and did not sync: what is flushed to them needs their names.
-                log.place.names_changed = log.unsynced.is_new_folder = True
-                log.unsynced.wrote([PARTITION_METADATA], with_batches=True)
-            if is_unclean or log.unsynced.is_due:
-                log.flush(_ignore)
-                log.unsynced.settle()
+        unclean = [key for key in self.logs if not stop.is_clean or key in stop.not_closed]
+        due = [key for key, log in self.logs.items() if log.unsynced.is_due]
+        self._make_durable([self.logs[key] for key in dict.fromkeys(unclean + due)])
+
+    def _make_durable(self, logs: list[Log]) -> None:
+        """What a start found or made anew, and what the life before made and did not sync: names of files and folders.
+
+        All at once and on the spot: who has thousands of logs can't have all their files open until a group is through.
+        """
+        if not logs:
+            return
+        disk = self.disk
+        with_epochs = [log for log in logs if log.unsynced.put_epochs()]
+        if not disk.sync_all():
+            for log in logs:
+                names_of_log = [log.segments.active.name + names.LOG, PARTITION_METADATA]
+                log.sync_now(names_of_log + log.unsynced.epochs_on_their_way)
+        for log in with_epochs:
+            log.unsynced.take_epochs()
+        if with_epochs and not disk.sync_all():
+            for log in with_epochs:
+                disk.sync_directory(log.place.folder)
+        for log in logs:
+            log.unsynced.all_is_durable(log.log_end_offset)
 
     def _folders(self) -> Iterator[tuple[TopicPartition, str]]:
         """Those of partitions. What was deleted is removed, and so is a copy that was on its way: it begins anew."""
