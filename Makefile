@@ -62,7 +62,7 @@ FUZZERS ?= $(subst /,.,$(basename $(shell grep -l '^if __name__' tests/fuzz/*.py
 fuzz: setup ## Throw hostile bytes at the codec; how many: make fuzz ARGS="--inputs 10000000"
 	@for fuzzer in $(FUZZERS); do printf '\n== %s\n' $$fuzzer; $(BIN)/python -m $$fuzzer $(ARGS) || exit 1; done
 
-SCENARIO ?= tests.sim.ledger:ledger
+SCENARIO ?= tests.sim.node:node
 SEEDS ?= 1000
 
 sim: setup ## Simulate trouble, seed by seed; how much: make sim SEEDS=5000 ARGS="--resume"

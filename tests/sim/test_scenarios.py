@@ -8,12 +8,13 @@ from headrace.testing.sim.run import run_seed
 from headrace.testing.sim.simulation import Scenario
 from tests.sim.echo import echo
 from tests.sim.ledger import ledger
+from tests.sim.node import node
 
 SEEDS_A_TEST = 25
 
 
 @pytest.mark.parametrize("first", range(0, 150, SEEDS_A_TEST))
-@pytest.mark.parametrize("scenario", [echo, ledger])
+@pytest.mark.parametrize("scenario", [echo, ledger, node])
 def test_seeds(scenario: Scenario, first: int) -> None:
     for seed in range(first, first + SEEDS_A_TEST):
         run = run_seed(scenario, seed)
