@@ -22,12 +22,24 @@ REUSED_MAX_BYTES: Final = 4 << 20
 """Larger buffers are rare, and not kept."""
 
 
+class _Buffer(bytearray):
+    __slots__ = ("__weakref__",)
+
+
 class _Held(ref[memoryview]):
-    """A view that somebody sends from. When the last one lets go of it, its buffer is free."""
+    """A view that was handed out. When it is gone, its buffer is free, unless a transport has views of its own."""
 
     __slots__ = ("buffer", "size_bytes")
 
-    buffer: bytearray
+    buffer: _Buffer
+    size_bytes: int
+
+
+class _Unsent(ref[_Buffer]):
+    """A buffer that a transport has not sent all of: uvloop keeps it by a view of its own until it has."""
+
+    __slots__ = ("size_bytes",)
+
     size_bytes: int
 
 
@@ -40,8 +52,8 @@ class ReplyMemory:
         self.held_bytes = 0
         self._call_soon = call_soon
         self._waiting: dict[Callable[[], None], None] = {}
-        self._held: dict[int, _Held] = {}
-        self._spares: dict[int, list[bytearray]] = {}
+        self._held: dict[int, _Held | _Unsent] = {}
+        self._spares: dict[int, list[_Buffer]] = {}
         """By size, which is a power of two."""
         self._spare_bytes = 0
 
@@ -66,30 +78,36 @@ class ReplyMemory:
         self.held_bytes += size_bytes
         return view
 
-    def _take(self, size_bytes: int) -> bytearray:
+    def _take(self, size_bytes: int) -> _Buffer:
         if size_bytes > REUSED_MAX_BYTES:
-            return bytearray(size_bytes)
+            return _Buffer(size_bytes)
         capacity = 1 << (size_bytes - 1).bit_length()
         spares = self._spares.get(capacity)
         if not spares:
-            return bytearray(capacity)
+            return _Buffer(capacity)
         self._spare_bytes -= capacity
         return spares.pop()
 
     def _let_go(self, held: _Held) -> None:
         del self._held[id(held)]
         buffer, capacity = held.buffer, len(held.buffer)
+        try:
+            # Refused while there is any other view of it.
+            buffer.pop()
+            buffer.append(0)
+        except BufferError:
+            unsent = _Unsent(buffer, self._sent)
+            unsent.size_bytes = held.size_bytes
+            self._held[id(unsent)] = unsent
+            return
         if capacity <= REUSED_MAX_BYTES and self._spare_bytes + capacity <= SPARE_MAX_BYTES:
-            try:
-                # Refused while there is any other view of it: a transport may keep one of its own.
-                buffer.pop()
-                buffer.append(0)
-            except BufferError:
-                pass
-            else:
-                self._spares.setdefault(capacity, []).append(buffer)
-                self._spare_bytes += capacity
+            self._spares.setdefault(capacity, []).append(buffer)
+            self._spare_bytes += capacity
         self._give_back(held.size_bytes)
+
+    def _sent(self, unsent: _Unsent) -> None:
+        del self._held[id(unsent)]
+        self._give_back(unsent.size_bytes)
 
     def wait(self, wake: Callable[[], None]) -> None:
         """Calls `wake` once, when it is no longer full."""
