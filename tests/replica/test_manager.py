@@ -196,6 +196,26 @@ def test_hazard_8_a_partition_offline_at_the_start_is_not_made_anew() -> None:
     assert all("t-0" not in disk.names() for number, disk in enumerate(again) if number != index)
 
 
+def test_what_may_be_in_a_directory_that_is_left_out_is_not_made_anew_and_a_new_topic_is() -> None:
+    disks = [FaultyDisk(root="/disk0"), FaultyDisk(root="/disk1")]
+    host = Host(disks)
+    host.create("t", 1)
+    append(host, b"only copy")
+    host.drain()
+    index = next(number for number, disk in enumerate(disks) if "t-0" in disk.names())
+    again = [disk.restart() for disk in disks]
+    again[index].faults.read_only = True
+    host = Host(again, records=host.records)
+    host.drain()
+    assert refusal(host) is Error.KAFKA_STORAGE_ERROR
+    assert "t-0" not in again[1 - index].names()
+    host.create("new", topic_id=OTHER_ID)
+    append(host, topic="new")
+    host = Host([disk.restart() for disk in again], records=host.records)
+    host.drain()
+    assert values_in(host.partition("t").log) == [(0, b"only copy")]
+
+
 def test_what_was_there_is_there_after_a_restart_under_a_new_epoch() -> None:
     host = Host()
     host.create()

@@ -81,8 +81,8 @@ class Replicas:
         self._call_soon = call_soon
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
-        self._missing: dict[tuple[bytes, int], None] = {}
-        """What the image has for this node and nobody has made yet."""
+        self._missing: dict[tuple[bytes, int], bool] = {}
+        """What the image has for this node and nobody has made yet, and whether it had it before this start."""
         self._failed: dict[tuple[bytes, int], HeadraceError] = {}
         """Those of them that could not be made when it was last tried, and why."""
         self._flushing_soon: dict[Partition, None] = {}
@@ -128,8 +128,8 @@ class Replicas:
         self.image = image
         for _, name in (found for found in delta.changed_configs if found[0] == ResourceType.TOPIC):
             self._settings.changed(name, image)
-        if not self._is_known:
-            self._is_known = True
+        is_first, self._is_known = not self._is_known, True
+        if is_first:
             self._set_strangers_aside(image)
         for topic_id, topic in delta.removed_topics.items():
             for index in topic.partitions:
@@ -137,14 +137,14 @@ class Replicas:
         for topic_id, changed in delta.changed_topics.items():
             topic = image.topics[topic_id]
             for index in changed:
-                self._apply_one(topic_id, index, topic.partitions[index])
+                self._apply_one(topic_id, index, topic.partitions[index], is_old=is_first)
         for kind, name in delta.changed_configs:
             if kind == ResourceType.TOPIC and name in image.topic_ids:
                 self._configure(name)
         if self._missing:
             self._call_soon(self._make_some)
 
-    def _apply_one(self, topic_id: bytes, index: int, state: PartitionState) -> None:
+    def _apply_one(self, topic_id: bytes, index: int, state: PartitionState, *, is_old: bool) -> None:
         key = (topic_id, index)
         if self.node_id not in state.replicas:
             self._drop(topic_id, index, Error.NOT_LEADER_OR_FOLLOWER)
@@ -155,7 +155,7 @@ class Replicas:
         ) is not None and log.topic_id == topic_id:
             self._host(topic_id, log, state)
         else:
-            self._missing[key] = None
+            self._missing.setdefault(key, is_old)
 
     def _configure(self, name: str) -> None:
         config = self._settings.of(name)
@@ -203,6 +203,8 @@ class Replicas:
         try:
             if self.directories.directory_of(topic.name, index) is not None:
                 raise Refused(Error.KAFKA_STORAGE_ERROR, f"A folder of another topic is in the way of {topic.name}.")
+            if self._missing.get(key) and directory_id == UNASSIGNED_DIRECTORY:
+                self._require_all_directories(topic.name, index)
             log = self.directories.create(
                 topic.name, index, topic_id, None if directory_id == UNASSIGNED_DIRECTORY else directory_id
             )
@@ -214,6 +216,16 @@ class Replicas:
         self._missing.pop(key, None)
         self._failed.pop(key, None)
         return self._host(topic_id, log, state)
+
+    def _require_all_directories(self, topic: str, index: int) -> None:
+        """What is not here may be in a directory that is not online, and an empty log would take its place."""
+        directories = self.directories
+        roots = [*directories.failed, *(found.root for found in directories.all if found.offline is not None)]
+        if roots:
+            raise Refused(
+                Error.KAFKA_STORAGE_ERROR,
+                f"{topic}-{index} may be in {' or '.join(roots)}, which is offline; mend that, then restart the node.",
+            )
 
     def _make_some(self) -> None:
         """One step of many. What can't be made, on a full disk say, is tried again after a while."""
