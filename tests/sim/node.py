@@ -14,6 +14,7 @@ from headrace.testing.sim.node import node_main
 from headrace.testing.sim.process import Process
 from headrace.testing.sim.simulation import Simulation, Violation
 from tests.sim.node_clients import Consumer, IdTaker, LastReader, Producer, Seen, TopicPartition, connected
+from tests.sim.node_keys import COMPACTED, CONFIGS, KeyWriter
 from tests.sim.node_topics import TopicMaker
 
 TROUBLE_SECONDS = 3.0
@@ -24,6 +25,7 @@ SMALL_SEGMENTS = {"segment.ms": "400", "index.interval.bytes": "100", "segment.i
 TOPICS = [
     NewTopic("plain", 2, configs={"retention.ms": "-1"}),
     NewTopic("rolling", 1, configs={"retention.ms": "-1", **SMALL_SEGMENTS}),
+    NewTopic(COMPACTED[0], 1, configs=CONFIGS),
     NewTopic("synced", 1, configs={"retention.ms": "-1", "flush.messages": "1", "segment.ms": "300"}),
 ]
 PARTITIONS: list[TopicPartition] = [("plain", 0), ("plain", 1), ("rolling", 0), ("synced", 0)]
@@ -33,6 +35,8 @@ NODE = {
     "log.flush.start.offset.checkpoint.interval.ms": "900",
     "replica.high.watermark.checkpoint.interval.ms": "300",
     "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "200",
+    "log.cleaner.dedupe.buffer.size": "1048576",
     "log.segment.delete.delay.ms": "500",
     "metadata.log.max.record.bytes.between.snapshots": "3000",
     "metadata.max.retention.bytes": "6000",
@@ -73,8 +77,11 @@ async def recorded(simulation: Simulation) -> Seen:
         for number, acks in enumerate(chance.choice(((-1, 1), (-1, -1, 1), (-1, 1, 0))))
     ]
     maker = TopicMaker(seen, "maker", {"retention.ms": "-1"})
-    clients: list[Producer | Consumer | TopicMaker | IdTaker] = [*producers, maker]
+    clients: list[Producer | Consumer | TopicMaker | IdTaker | KeyWriter] = [*producers, maker]
     clients += [Consumer(seen, "c0", PARTITIONS), IdTaker(seen, "ids")]
+    keys = KeyWriter(seen, "keys")
+    if chance.random() < 0.3:
+        clients.append(keys)
     running = [simulation.host(client.name).start("client", client.run) for client in clients]
 
     chaos = Chaos(simulation, [server], ODDS, gap_seconds=0.3, outage_seconds=0.15)
@@ -94,6 +101,8 @@ async def recorded(simulation: Simulation) -> Seen:
         partitions = {key: seen.number(key) for key in PARTITIONS}
         reader = LastReader(seen, "last", partitions | maker.partitions())
         await simulation.host("last").start("reader", reader.run).ended
+        if keys in clients:
+            await simulation.host("last").start("keys", keys.check).ended
     keeping.cancel()
     seen.history.machine_crashes += simulation.losses
     return seen
