@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+
 import pytest
+import uvloop
 
 from headrace.broker.fetch_memory import REUSED_MAX_BYTES, SPARE_MAX_BYTES, ReplyMemory
+from headrace.protocol import messages as m
+from headrace.protocol.batch_builder import build
+from headrace.protocol.frame import write_request
+from tests.broker.nodes import ask, connected, create, running
 
 
 def address_of(view: bytearray | memoryview) -> int:
@@ -68,3 +76,40 @@ def test_hazard_15_what_a_transport_has_not_sent_is_counted_though_it_keeps_a_vi
     assert memory.held_bytes == size_bytes
     del unsent
     assert memory.held_bytes == 0
+
+
+def test_hazard_15_clients_that_never_read_do_not_keep_others_waiting() -> None:
+    async def check() -> None:
+        async with running(fetch_replies_max_bytes=str(1 << 20)) as node, connected(node) as peer:
+            topic_id = await create(peer, "orders")
+            for _ in range(6):
+                await ask(peer, produce_request(build([(None, bytes(900_000), (), -1)])), 9)
+            part = m.FetchRequest.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            fetch = m.FetchRequest(
+                max_wait_ms=100,
+                min_bytes=1,
+                topics=[m.FetchRequest.FetchTopic(topic_id=topic_id, partitions=[part])],
+            )
+            deaf = [socket.socket() for _ in range(4)]
+            for client in deaf:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+                client.connect(("127.0.0.1", node.endpoints[0].port))
+                client.setblocking(False)
+                client.send(b"".join(b"".join(write_request(fetch, 13, number, "deaf")) for number in range(20)))
+            async with asyncio.timeout(30):
+                while not node._listeners or not node._listeners.all[0].counters.slow_closed:
+                    await ask(peer, fetch, 13)
+                found = (await ask(peer, fetch, 13)).responses[0].partitions[0].records
+            assert found is not None
+            assert len(found) > 900_000
+            for client in deaf:
+                client.close()
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:  # asyncio's own transports copy what they send
+        runner.run(check())
+
+
+def produce_request(records: bytes | bytearray) -> m.ProduceRequest:
+    data = m.ProduceRequest.PartitionProduceData(index=0, records=records)
+    topic = m.ProduceRequest.TopicProduceData(name="orders", partition_data=[data])
+    return m.ProduceRequest(transactional_id=None, acks=1, timeout_ms=10_000, topic_data=[topic])

@@ -3,7 +3,8 @@
 A listener stops reading from a client that does not take its replies, but by then it may have one of 50 MB, and there
 may be many such clients. So what replies hold is counted, from when a buffer is made until the last one who sends it
 lets go of it. The fuller it is, the smaller replies get: a reply may always have less than was asked for. When it is
-full, fetches wait, as they do for records.
+full, fetches wait, as they do for records, and whoever has not read for a while is disconnected, so that clients which
+do not read can't keep those waiting which do.
 
 What was let go of is used again: half of what a large reply cost was the kernel's work to hand out new pages for it.
 """
@@ -44,12 +45,14 @@ class _Unsent(ref[_Buffer]):
 
 
 class ReplyMemory:
-    __slots__ = ("_call_soon", "_held", "_spare_bytes", "_spares", "_waiting", "held_bytes", "size_bytes")
+    __slots__ = ("_call_soon", "_held", "_spare_bytes", "_spares", "_waiting", "held_bytes", "on_full", "size_bytes")
 
     def __init__(self, size_bytes: int, call_soon: Callable[[Callable[[], None]], object]) -> None:
         """`call_soon` is the loop's."""
         self.size_bytes = size_bytes
         self.held_bytes = 0
+        self.on_full: Callable[[], None] = lambda: None
+        """Called when somebody has to wait: who holds what is not read may be made to let go."""
         self._call_soon = call_soon
         self._waiting: dict[Callable[[], None], None] = {}
         self._held: dict[int, _Held | _Unsent] = {}
@@ -112,6 +115,7 @@ class ReplyMemory:
     def wait(self, wake: Callable[[], None]) -> None:
         """Calls `wake` once, when it is no longer full."""
         self._waiting[wake] = None
+        self.on_full()
 
     def forget(self, wake: Callable[[], None]) -> None:
         self._waiting.pop(wake, None)

@@ -16,6 +16,8 @@ from headrace.net.listener import Limits, Listener
 logger = logging.getLogger(__name__)
 
 WITHOUT_LIMIT = 2**62
+STALLED_MS = 2000
+"""How long a client may leave its replies unread while others have to wait for the memory that they take."""
 
 
 class Listeners:
@@ -25,7 +27,7 @@ class Listeners:
     for minutes, and a producer must not write under the leader epoch of the life before.
     """
 
-    __slots__ = ("_config", "_host_name", "all", "budget", "endpoints")
+    __slots__ = ("_config", "_host_name", "_relieved_tick", "all", "budget", "endpoints")
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Listeners:
         """`host_name` is what the machine is called, for listeners on all of its addresses."""
         self._config = config
         self._host_name = host_name
+        self._relieved_tick = -1
         queued_bytes = config.queued_max_request_bytes
         self.budget = Budget(queued_bytes if queued_bytes > 0 else WITHOUT_LIMIT)
         limits = Limits(
@@ -68,6 +71,14 @@ class Listeners:
         for listener, endpoint in zip(self.all, self.endpoints, strict=True):
             await listener.serve()
             logger.info("%s listens; clients are told %s", listener.name, host_and_port(endpoint.host, endpoint.port))
+
+    def relieve(self) -> None:
+        """The memory of replies is full: who has not read for a while makes room. Looked at once a tick."""
+        tick = self.all[0].tick
+        if tick != self._relieved_tick:
+            self._relieved_tick = tick
+            for listener in self.all:
+                listener.close_stalled(STALLED_MS)
 
     async def stop(self, grace_seconds: float) -> None:
         """Accepts no more, gives replies under way a moment, then closes everything."""

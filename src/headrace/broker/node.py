@@ -163,9 +163,10 @@ class Node:
             self._fail,
         )
         replicas.on_offline = self._directory_offline
-        listeners = self._listeners = Listeners(
-            config.listener, config.request, self._router(metadata, replicas, lifecycle).handle, ports.host_name
-        )
+        memory = ReplyMemory(config.fetch.fetch_replies_max_bytes, self._loop.call_soon)
+        router = self._router(metadata, replicas, lifecycle, memory)
+        listeners = self._listeners = Listeners(config.listener, config.request, router.handle, ports.host_name)
+        memory.on_full = listeners.relieve
         await listeners.bind()
         await lifecycle.start(
             cluster_id=self.cluster_id,
@@ -225,7 +226,9 @@ class Node:
             failed=self._fail,
         )
 
-    def _router(self, metadata: MetadataService, replicas: Replicas, lifecycle: Lifecycle) -> Router:
+    def _router(
+        self, metadata: MetadataService, replicas: Replicas, lifecycle: Lifecycle, memory: ReplyMemory
+    ) -> Router:
         loader, config = metadata.loader, self._config
         cluster = Cluster(loader, self.cluster_id, dict(SUPPORTED))
         topics = Topics(metadata.channel, deletes=config.topics.delete_topic_enable)
@@ -242,7 +245,7 @@ class Node:
                 capacity=config.fetch.max_incremental_fetch_session_cache_slots,
                 eviction_ms=config.fetch.min_incremental_fetch_session_eviction_ms,
             ),
-            ReplyMemory(config.fetch.fetch_replies_max_bytes, self._loop.call_soon),
+            memory,
             workers,
             fetch_max_bytes=config.fetch.fetch_max_bytes,
         )

@@ -53,8 +53,10 @@ class Connection(FrameProtocol):
         "_is_holding",
         "_is_reading",
         "_slots",
+        "_stalled_at",
         "_transport",
-        "_writing_stopped_at",
+        "_unsent_bytes",
+        "_writes",
         "active_at",
         "listener",
         "peer_host",
@@ -78,7 +80,10 @@ class Connection(FrameProtocol):
         self._is_reading = True
         self._is_closing = False
         self._has_ended = False
-        self._writing_stopped_at: int | None = None
+        self._writes = True
+        """It takes more replies: few enough of them wait to be read."""
+        self._unsent_bytes = 0
+        self._stalled_at: int | None = None
 
     # --- for handlers -------------------------------------------------------------------------------------------------
 
@@ -173,7 +178,7 @@ class Connection(FrameProtocol):
     def _update_reading(self) -> None:
         if self._is_closing:
             return
-        served = self._writing_stopped_at is None and len(self._slots) < self.listener.limits.requests_in_flight
+        served = self._writes and len(self._slots) < self.listener.limits.requests_in_flight
         reading = served and self.wants_bytes
         if reading != self._is_reading and self._transport is not None:
             self._is_reading = reading
@@ -225,11 +230,11 @@ class Connection(FrameProtocol):
         self.listener._closed(self)
 
     def pause_writing(self) -> None:
-        self._writing_stopped_at = self.listener.tick
+        self._writes = False
         self._update_reading()
 
     def resume_writing(self) -> None:
-        self._writing_stopped_at = None
+        self._writes = True
         self.active_at = self.listener.tick
         self._update_reading()
 
@@ -238,6 +243,15 @@ class Connection(FrameProtocol):
         self._has_ended = True
         return bool(self._slots)
 
+    def look(self, now: int) -> None:
+        """Now and then: does the client take what is there for it? Bytes in the buffers of the system count as taken."""
+        unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if not unsent_bytes:
+            self._stalled_at = None
+        elif self._stalled_at is None or unsent_bytes < self._unsent_bytes:
+            self._stalled_at = now
+        self._unsent_bytes = unsent_bytes
+
     def ticks_without_reading(self, now: int) -> int:
-        """For how long the client has not taken what is there for it."""
-        return 0 if self._writing_stopped_at is None else now - self._writing_stopped_at
+        """For how long the client has taken nothing of what is there for it, as far as `look` could see."""
+        return 0 if self._stalled_at is None else now - self._stalled_at

@@ -117,6 +117,16 @@ class Listener:
             self._timer.cancel()
         self._server = None
 
+    def close_stalled(self, stalled_ms: int) -> int:
+        """Disconnects who has not read its replies for so long: others need the memory. Returns how many those were."""
+        ticks = max(1, stalled_ms // TICK_MS)
+        stalled = [found for found in self.connections.values() if found.ticks_without_reading(self.tick) >= ticks]
+        for connection in stalled:
+            logger.warning("closing %s: it does not read its replies, and others wait for their memory", connection)
+            self.counters.slow_closed += 1
+            connection.abort()
+        return len(stalled)
+
     # --- what connections report --------------------------------------------------------------------------------------
 
     def _opened(self, connection: Connection) -> None:
@@ -158,6 +168,7 @@ class Listener:
         idle_ticks = max(1, self.limits.idle_ms // TICK_MS)
         slow_ticks = max(1, self.limits.slow_ms // TICK_MS)
         for connection in list(self.connections.values()):
+            connection.look(self.tick)
             if connection.ticks_without_reading(self.tick) > slow_ticks:
                 logger.warning("closing %s: it has not read its replies for %d ms", connection, slow_ticks * TICK_MS)
                 self.counters.slow_closed += 1
