@@ -101,6 +101,7 @@ class Peer:
 @contextmanager
 def running(names: tuple[str, ...], settings: tuple[str, ...] = (), start: bool = True) -> Iterator[dict[str, Peer]]:
     """All of them at once, idle but for the one that is measured; memory is touched first."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that nothing is left running, nor on the disk
     allow_files()
     touch_memory()
     scratch = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
