@@ -8,7 +8,7 @@ from headrace.config import LogConfig
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image, ResourceType
-from headrace.metadata.names import check_name, collision
+from headrace.metadata.names import check_name
 from headrace.metadata.topics import TopicDefaults, Topics
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
@@ -123,6 +123,7 @@ def test_replicas_by_hand_are_in_sync_where_their_broker_is_active() -> None:
         (lambda: manual([]), Error.INVALID_REPLICA_ASSIGNMENT),
         (lambda: manual([9]), Error.INVALID_REPLICA_ASSIGNMENT),
         (lambda: manual([3]), Error.INVALID_REPLICA_ASSIGNMENT),
+        (lambda: manual(*([1] for _ in range(10_001))), Error.POLICY_VIOLATION),
         (
             lambda: Wanted(
                 name="t",
@@ -184,6 +185,48 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
     assert by_name not in cluster.image.topics
 
 
+def test_a_topic_is_deleted_by_its_name_or_its_id_and_not_by_both_or_neither() -> None:
+    cluster = Cluster()
+    (made,) = cluster.create(automatic("a"))
+    state = m.DeleteTopicsRequest.DeleteTopicState
+    request = m.DeleteTopicsRequest(topics=[state(name="a", topic_id=made.topic_id), state(name=None)])
+    assert cluster.delete(request) == [("a", Error.INVALID_REQUEST), (None, Error.INVALID_REQUEST)]
+    assert list(cluster.image.topic_ids) == ["a"]
+
+
+def test_names_that_differ_in_dots_alone_can_not_be_in_one_request_either() -> None:
+    results = Cluster().create(automatic("a.b"), automatic("a_b"), automatic("ab"))
+    assert [result.error_code for result in results] == [0, Error.INVALID_TOPIC_EXCEPTION, 0]
+
+
+class CountingName(str):
+    """A name that counts how often it is compared with another."""
+
+    __slots__ = ()
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        CountingName.compared += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_hazard_15_names_in_a_request_are_not_compared_each_with_each() -> None:
+    names = [CountingName(f"topic.{number}") for number in range(200)] * 2
+    state = m.DeleteTopicsRequest.DeleteTopicState
+    wanted = m.CreatePartitionsRequest.CreatePartitionsTopic
+    for decide in (
+        lambda topics: topics.create(m.CreateTopicsRequest(topics=[automatic(name) for name in names])),
+        lambda topics: topics.delete(m.DeleteTopicsRequest(topic_names=names)),
+        lambda topics: topics.delete(m.DeleteTopicsRequest(topics=[state(name=name) for name in names])),
+        lambda topics: topics.grow(m.CreatePartitionsRequest(topics=[wanted(name=name, count=2) for name in names])),
+    ):
+        CountingName.compared = 0
+        decide(Cluster().topics)
+        assert CountingName.compared < 10 * len(names)
+
+
 def test_a_topic_grows_and_never_shrinks() -> None:
     cluster = Cluster()
     cluster.create(automatic("t", 2, 2))
@@ -217,6 +260,3 @@ def test_names_that_no_topic_can_have(name: str) -> None:
 def test_names_that_topics_can_have() -> None:
     for name in ("a", "A-b_c.9", "x" * 249, "...", "__consumer_offsets"):
         check_name(name)
-    assert collision("a.b", ["c", "a_b"]) == "a_b"
-    assert collision("a.b", ["a.b", "ab"]) is None
-    assert collision("ab", ["a.b"]) is None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Final
 
 from headrace.errors import Error, Refused
@@ -29,12 +28,9 @@ def check_name(name: str) -> None:
         raise _invalid(f"'{name}' is the metadata log, and can't be a topic")
 
 
-def collision(name: str, existing: Iterable[str]) -> str | None:
-    """A topic whose name differs in '.' and '_' alone: in the names of metrics the two would be one."""
-    folded = name.replace(".", "_")
-    if "." not in name and "_" not in name:
-        return None
-    return next((other for other in existing if other != name and other.replace(".", "_") == folded), None)
+def folded(name: str) -> str:
+    """Two topics of which this is the same can't both be: in the names of metrics they would be one."""
+    return name.replace(".", "_")
 
 
 def _invalid(what: str) -> Refused:

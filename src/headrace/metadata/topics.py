@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from headrace.config import LogConfig
 from headrace.errors import Error, Refused
 from headrace.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY, Broker, Image, Partition, ResourceType, Topic
-from headrace.metadata.names import check_name, collision
+from headrace.metadata.names import check_name, folded
 from headrace.metadata.placement import Candidate, place
 from headrace.metadata.snapshot import Versioned, partition_record
 from headrace.protocol import messages as m
@@ -18,6 +19,9 @@ PARTITIONS_A_REQUEST_MAX: Final = 10_000
 """Kafka's limit too: all of a request is decided at once, and is one batch of the metadata log."""
 DYNAMIC_TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
+NO_ID: Final = bytes(16)
+
+Named = TypeVar("Named", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +52,8 @@ class Topics:
         """Each topic is created or refused by itself. With `validate_only`, there are no records."""
         records: list[Versioned] = []
         response = m.CreateTopicsResponse()
-        names = [topic.name for topic in request.topics]
-        twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
-        created: dict[str, None] = {}
+        twice = _twice(topic.name for topic in request.topics)
+        taken = {folded(name): name for name in self._image.topic_ids}
         partitions_left = PARTITIONS_A_REQUEST_MAX
         answered: dict[str, None] = {}
         for wanted in request.topics:
@@ -60,11 +63,11 @@ class Topics:
             try:
                 if wanted.name in twice:
                     raise Refused(Error.INVALID_REQUEST, f"Topic {wanted.name} is in the request more than once.")
-                topic, settings, made = self._create(wanted, created, partitions_left)
+                topic, settings, made = self._create(wanted, taken, partitions_left)
             except Refused as refused:
                 response.topics.append(_refused(wanted.name, refused))
                 continue
-            created[topic.name] = None
+            taken[folded(topic.name)] = topic.name
             partitions_left -= len(topic.partitions)
             if not request.validate_only:
                 records += made
@@ -72,19 +75,20 @@ class Topics:
         return records, response
 
     def _create(
-        self, wanted: m.CreateTopicsRequest.CreatableTopic, created: Mapping[str, None], partitions_left: int
+        self, wanted: m.CreateTopicsRequest.CreatableTopic, taken: Mapping[str, str], partitions_left: int
     ) -> tuple[Topic, Mapping[str, str], list[Versioned]]:
         check_name(wanted.name)
         if wanted.name in self._image.topic_ids:
             raise Refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
-        other = collision(wanted.name, [*self._image.topic_ids, *created])
+        other = taken.get(folded(wanted.name))
         if other is not None:
             raise Refused(
                 Error.INVALID_TOPIC_EXCEPTION,
                 f"Topic '{wanted.name}' collides with '{other}': their names differ in '.' and '_' alone.",
             )
         settings = self._settings(wanted)
-        assignment = self._manual(wanted) if wanted.assignments else self._automatic(wanted, partitions_left)
+        choose = self._manual if wanted.assignments else self._automatic
+        assignment = choose(wanted, partitions_left)
         topic = Topic(wanted.name, self._new_id(), {i: self._partition(r) for i, r in enumerate(assignment)})
         records: list[Versioned] = [(m.TopicRecord(name=topic.name, topic_id=topic.id), 0)]
         records += [partition_record(topic.id, index, partition) for index, partition in topic.partitions.items()]
@@ -114,13 +118,15 @@ class Topics:
             raise Refused(Error.INVALID_REPLICATION_FACTOR, f"A partition has at least one replica, not {factor}.")
         return place(self._candidates(), partitions, factor, self._choose)
 
-    def _manual(self, wanted: m.CreateTopicsRequest.CreatableTopic) -> list[list[int]]:
+    def _manual(self, wanted: m.CreateTopicsRequest.CreatableTopic, partitions_left: int) -> list[list[int]]:
         if wanted.num_partitions != -1:
             raise Refused(
                 Error.INVALID_REQUEST, "A request gives the number of partitions or their replicas, not both."
             )
         if wanted.replication_factor != -1:
             raise Refused(Error.INVALID_REQUEST, "A request gives the replication factor or the replicas, not both.")
+        if len(wanted.assignments) > partitions_left:
+            raise _too_many()
         by_index = {assignment.partition_index: assignment.broker_ids for assignment in wanted.assignments}
         if len(by_index) < len(wanted.assignments) or sorted(by_index) != list(range(len(by_index))):
             raise Refused(
@@ -193,37 +199,34 @@ class Topics:
 
     def delete(self, request: m.DeleteTopicsRequest) -> tuple[list[Versioned], m.DeleteTopicsResponse]:
         """By name or by id; one that is named in several ways is refused each time, as in Kafka."""
-        wanted: list[tuple[str | None, bytes | None]] = [(name, None) for name in request.topic_names]
-        wanted += [(None, topic.topic_id) if topic.name is None else (topic.name, None) for topic in request.topics]
+        wanted: list[tuple[str | None, bytes]] = [(name, NO_ID) for name in request.topic_names]
+        wanted += [(topic.name, topic.topic_id) for topic in request.topics]
+        found = [self._find(name, topic_id) for name, topic_id in wanted]
+        twice = _twice(wanted)
+        found_twice = _twice(topic.id for topic in found if topic is not None)
         records: list[Versioned] = []
         response = m.DeleteTopicsResponse()
         result = m.DeleteTopicsResponse.DeletableTopicResult
-        found = [self._find(name, topic_id) for name, topic_id in wanted]
         for (name, topic_id), topic in zip(wanted, found, strict=True):
-            if wanted.count((name, topic_id)) > 1 or (topic is not None and found.count(topic) > 1):
+            if (name is None) == (topic_id == NO_ID):
+                refusal = Refused(Error.INVALID_REQUEST, "A topic is deleted by its name or by its id, one of them.")
+            elif (name, topic_id) in twice or (topic is not None and topic.id in found_twice):
                 refusal = Refused(Error.INVALID_REQUEST, "The topic is in the request more than once.")
-            elif topic is None and topic_id is not None:
-                refusal = Refused(Error.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
-            elif topic is None:
-                refusal = Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
-            else:
+            elif topic is not None:
                 records.append((m.RemoveTopicRecord(topic_id=topic.id), 0))
                 response.responses.append(result(name=topic.name, topic_id=topic.id))
                 continue
+            elif name is None:
+                refusal = Refused(Error.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
+            else:
+                refusal = Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
             response.responses.append(
-                result(
-                    name=name,
-                    topic_id=topic_id or bytes(16),
-                    error_code=refusal.error,
-                    error_message=refusal.text,
-                )
+                result(name=name, topic_id=topic_id, error_code=refusal.error, error_message=refusal.text)
             )
         return records, response
 
-    def _find(self, name: str | None, topic_id: bytes | None) -> Topic | None:
-        if topic_id is not None:
-            return self._image.topics.get(topic_id)
-        return None if name is None else self._image.topic(name)
+    def _find(self, name: str | None, topic_id: bytes) -> Topic | None:
+        return self._image.topics.get(topic_id) if name is None else self._image.topic(name)
 
     # --- more partitions ----------------------------------------------------------------------------------------------
 
@@ -232,11 +235,11 @@ class Topics:
         records: list[Versioned] = []
         response = m.CreatePartitionsResponse()
         result = m.CreatePartitionsResponse.CreatePartitionsTopicResult
-        names = [topic.name for topic in request.topics]
+        twice = _twice(topic.name for topic in request.topics)
         partitions_left = PARTITIONS_A_REQUEST_MAX
         for wanted in request.topics:
             try:
-                if names.count(wanted.name) > 1:
+                if wanted.name in twice:
                     raise Refused(Error.INVALID_REQUEST, f"Topic {wanted.name} is in the request more than once.")
                 made = self._grow(wanted, partitions_left)
             except Refused as refused:
@@ -283,6 +286,11 @@ class Topics:
 def _only_directory(broker: Broker) -> bytes:
     """A broker with one directory has no choice; with several, it chooses and tells (KIP-858)."""
     return broker.directories[0] if len(broker.directories) == 1 else UNASSIGNED_DIRECTORY
+
+
+def _twice(named: Iterable[Named]) -> frozenset[Named]:
+    """Those that are in a request more than once, in one pass: a request may name a million."""
+    return frozenset(name for name, count in Counter(named).items() if count > 1)
 
 
 def _too_many() -> Refused:
