@@ -142,7 +142,7 @@ class Node:
         for kind, name in loader.image.configs:
             if kind == ResourceType.TOPIC:
                 settings.changed(name, loader.image)
-        directories.load(self._progress())
+        directories.load(self._progress(), loader.image.topic_ids.get)
         waits = Waits(self._loop.call_at, self._loop.time)
         replicas = self._replicas = Replicas(
             self.id,
@@ -317,6 +317,7 @@ class Node:
                 call_soon=self._loop.call_soon,
                 clock=self._loop.time,
                 on_offline=went_offline,
+                behind=self._ports.workers_of("write-behind"),
             )
         return self._flushers[disk]
 

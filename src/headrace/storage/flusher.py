@@ -22,6 +22,10 @@ from typing import Final, NamedTuple, TypeAlias
 
 from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
 from headrace.storage.workers import Workers
+from headrace.storage.write_behind import WriteBehind
+
+FILES_AT_ONCE_MIN: Final = 8
+"""Fewer are synced one by one: at once, they would wait for whatever else is being written to the device."""
 
 Waiting: TypeAlias = Callable[[DiskError | None], None]
 """Called on the loop: None when everything appended before the wait is durable."""
@@ -33,6 +37,7 @@ class Flusher:
     """Group commit of one log directory."""
 
     __slots__ = (
+        "_behind",
         "_call_soon",
         "_clock",
         "_costs",
@@ -55,9 +60,11 @@ class Flusher:
         call_soon: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         on_offline: Callable[[SyncFailed], None],
+        behind: Workers | None = None,
     ) -> None:
-        """`workers` run one job at a time; `call_soon` is the loop's; `clock` counts seconds, from any start.
+        """`workers` run one job at a time, and so do those that write `behind`, which are the same when there are none.
 
+        `call_soon` is the loop's; `clock` counts seconds, from any start.
         `on_offline` is called once, on the loop, after all that waited have been told.
         """
         self._disk = disk
@@ -65,6 +72,7 @@ class Flusher:
         self._call_soon = call_soon
         self._clock = clock
         self._on_offline = on_offline
+        self._behind = WriteBehind(behind or workers)
         self._costs = Costs()
         self._group = Group()
         self._running: Group | None = None
@@ -90,15 +98,12 @@ class Flusher:
 
     def write_behind(self, file: File, position: int, size: int) -> None:
         """Starts the write-back of a range that nobody waits for."""
-        file.hold()
-        self._group.ranges.append((file, position, size))
-        if not self._is_scheduled:
-            self._schedule()
+        self._behind.start(file, position, size)
 
     @property
     def is_idle(self) -> bool:
         """Nothing waits and nothing runs."""
-        return self._running is None and not self._is_scheduled
+        return self._running is None and not self._is_scheduled and self._behind.is_idle
 
     def _schedule(self) -> None:
         # At the end of the loop's round, so that all appends of this round share the first group.
@@ -108,8 +113,6 @@ class Flusher:
 
     def _start(self) -> None:
         group, self._group = self._group, Group()
-        if not group.waiting:  # write-behind only: the names go with the next that waits
-            self._group.directories, group.directories = group.directories, self._group.directories
         self._running = group
         self._is_scheduled = False
         disk, clock, costs = self._disk, self._clock, self._costs
@@ -157,7 +160,7 @@ class Costs(NamedTuple):
     at_once: float = 500e-6
 
     def prefer_at_once(self, files: int) -> bool:
-        return files * self.file > self.at_once + files * _FILE_AT_ONCE_SECONDS
+        return files >= FILES_AT_ONCE_MIN and files * self.file > self.at_once + files * _FILE_AT_ONCE_SECONDS
 
     def learn(self, outcome: Outcome) -> Costs:
         """The newest sample counts an eighth, and a hiccup no more than twice what was expected.
@@ -183,27 +186,21 @@ def _nearer(expected: float, seconds: float) -> float:
 class Group:
     """What is synced together, and who waits for it."""
 
-    __slots__ = ("directories", "files", "ranges", "waiting")
+    __slots__ = ("directories", "files", "waiting")
 
     def __init__(self) -> None:
         self.files: dict[File, None] = {}
         self.directories: dict[str, None] = {}
-        self.ranges: list[tuple[File, int, int]] = []
         self.waiting: list[Waiting] = []
 
     def commit(self, disk: Disk, clock: Callable[[], float], costs: Costs) -> Outcome:
         """The job. Nobody changes the group any more."""
         start = clock()
         count = len(self.files) + len(self.directories)
-        at_once = False
-        if self.waiting:
-            at_once = costs.prefer_at_once(count) and disk.sync_all()
-            if not at_once:
-                self._sync_each(disk)
-        seconds = clock() - start
-        for file, position, size in self.ranges:
-            file.start_writeback(position, size)
-        return Outcome(count, at_once, seconds)
+        at_once = costs.prefer_at_once(count) and disk.sync_all()
+        if not at_once:
+            self._sync_each(disk)
+        return Outcome(count, at_once, clock() - start)
 
     def _sync_each(self, disk: Disk) -> None:
         for directory in self.directories:
@@ -224,8 +221,6 @@ class Group:
 
     def release(self) -> None:
         for file in self.files:
-            file.release()
-        for file, _, _ in self.ranges:
             file.release()
 
     def tell(self, failure: DiskError | None) -> None:
