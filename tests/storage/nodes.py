@@ -38,6 +38,7 @@ class Node:
         progress: Progress | None = None,
         cluster_id: str = CLUSTER,
         node_id: int = 1,
+        topic_ids: dict[str, bytes] | None = None,
     ) -> None:
         self.disks = list(disks) if disks is not None else [FaultyDisk(root="/disk0")]
         self.now_ms = now_ms
@@ -51,9 +52,8 @@ class Node:
             workers_of=lambda disk: self.workers,
         )
         shared = Shared(Handles(100), IndexCache(1 << 20), LogOptions(), lambda topic: config)
-        self.directories = Directories.open(
-            self.disks, ports, shared, cluster_id=cluster_id, node_id=node_id, progress=progress
-        )
+        self.directories = Directories.claim(self.disks, ports, shared, cluster_id=cluster_id, node_id=node_id)
+        self.directories.load(progress, (topic_ids or {}).get)
         self.drain()
 
     def _flusher(self, disk: Disk, on_offline: Callable[[SyncFailed], None]) -> Flusher:

@@ -130,3 +130,18 @@ def test_hazard_9_two_partitions_of_one_name_and_different_topics_are_no_copies(
     disks[1].rename("t-0", "moved away")
     node = Node([disk.restart() for disk in disks if isinstance(disk, FaultyDisk)])
     assert node.directories.log("t", 0).log_end_offset == 3  # type: ignore[union-attr]
+
+
+def test_hazard_9_of_two_partitions_of_one_name_the_one_that_is_wanted_is_kept() -> None:
+    for wanted in range(2):
+        nodes = [Node([FaultyDisk(root=f"/disk{number}")]) for number in range(2)]
+        for number, node in enumerate(nodes):
+            fill(node.directories.create("t", 0, bytes([number] * 16)), 3 + number)
+            node.stop()
+        disks = [node.disks[0].restart() for node in nodes if isinstance(node.disks[0], FaultyDisk)]
+        node = Node(disks, topic_ids={"t": bytes([wanted] * 16)})
+        log = node.directories.log("t", 0)
+        assert log is not None
+        assert (log.topic_id, log.log_end_offset) == (bytes([wanted] * 16), 3 + wanted)
+        assert "t-0" not in disks[1 - wanted].names()
+        assert any(name.endswith("-stray") for name in disks[1 - wanted].names())

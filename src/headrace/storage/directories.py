@@ -78,10 +78,12 @@ class Directories:
             raise
         return found
 
-    def load(self, progress: Progress | None = None) -> None:
+    def load(
+        self, progress: Progress | None = None, topic_id_of: Callable[[str], bytes | None] = lambda topic: None
+    ) -> None:
         """Opens what is in the folders. Blocks, as long as it takes to verify after an unclean stop.
 
-        Raises the DiskError of the first folder when none can be used.
+        Raises the DiskError of the first folder when none can be used. `topic_id_of` says which topic has a name now.
         """
         try:
             for directory in list(self.all):
@@ -94,7 +96,7 @@ class Directories:
         except BaseException:
             self.abandon()
             raise
-        self._find_all()
+        self._find_all(topic_id_of)
 
     def abandon(self) -> None:
         """Lets go of the folders, without a word about what they hold."""
@@ -117,11 +119,12 @@ class Directories:
                 del self._moves[key]
         self.on_offline(directory)
 
-    def _find_all(self) -> None:
+    def _find_all(self, topic_id_of: Callable[[str], bytes | None]) -> None:
         """A crash at the very end of a move leaves a partition in two directories: the one with more is kept.
 
-        Two of different topics are no copies (hazard 9). Which one is wanted is not known here: neither is served, and
-        neither is touched.
+        Two of different topics are no copies (hazard 9): one may have been in a directory that was offline when its
+        topic was deleted, and is set aside. Where it is not known which is wanted, neither is served, and neither is
+        touched.
         """
         for directory in self.all:
             for key, log in list(directory.logs.items()):
@@ -129,6 +132,14 @@ class Directories:
                 if other is None:
                     self._where[key] = directory
                 elif None is not other.logs[key].topic_id != log.topic_id is not None:
+                    wanted = topic_id_of(log.topic)
+                    if wanted == other.logs[key].topic_id:
+                        directory.set_aside(log)
+                        continue
+                    if wanted == log.topic_id:
+                        other.set_aside(other.logs[key])
+                        self._where[key] = directory
+                        continue
                     found = [found.disk.full_path(found.logs[key].place.folder) for found in (other, directory)]
                     error = WrongDirectory(
                         f"{found[0]} and {found[1]} are of different topics with one name; "
