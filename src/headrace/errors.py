@@ -7,6 +7,7 @@ person, which says what is wrong and what to do next.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 FINAL, RETRY = False, True
 
@@ -169,6 +170,10 @@ class Error(IntEnum):
         return member
 
 
+TEXT_CHARACTERS_MAX: Final = 1000
+"""A text that quotes what was asked for must not be longer than a string of the protocol: that has 32,767 bytes."""
+
+
 class HeadraceError(Exception):
     """What went wrong, in one sentence for a person: what it is, where, and what to do next."""
 
@@ -184,6 +189,8 @@ class Refused(HeadraceError):
         super().__init__(error, text)
         self.error = error
         self.text = error.text if text is None else text
+        if len(self.text) > TEXT_CHARACTERS_MAX:
+            self.text = f"{self.text[: TEXT_CHARACTERS_MAX // 2]} … {self.text[-TEXT_CHARACTERS_MAX // 2 :]}"
 
     def __str__(self) -> str:
         return self.text

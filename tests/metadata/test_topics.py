@@ -213,15 +213,16 @@ class CountingName(str):
 
 
 def test_hazard_15_names_in_a_request_are_not_compared_each_with_each() -> None:
-    names = [CountingName(f"topic.{number}") for number in range(200)] * 2
+    names: list[str] = [CountingName(f"topic.{number % 200}") for number in range(400)]
     state = m.DeleteTopicsRequest.DeleteTopicState
     wanted = m.CreatePartitionsRequest.CreatePartitionsTopic
-    for decide in (
+    decisions: list[Callable[[Topics], object]] = [
         lambda topics: topics.create(m.CreateTopicsRequest(topics=[automatic(name) for name in names])),
         lambda topics: topics.delete(m.DeleteTopicsRequest(topic_names=names)),
         lambda topics: topics.delete(m.DeleteTopicsRequest(topics=[state(name=name) for name in names])),
         lambda topics: topics.grow(m.CreatePartitionsRequest(topics=[wanted(name=name, count=2) for name in names])),
-    ):
+    ]
+    for decide in decisions:
         CountingName.compared = 0
         decide(Cluster().topics)
         assert CountingName.compared < 10 * len(names)
