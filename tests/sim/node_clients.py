@@ -114,7 +114,7 @@ class Producer:
 
     def _send(self, process: Process, producer: Any, partition: TopicPartition) -> asyncio.Future[Produced]:
         topic, index = partition
-        value = f"{self.name}.{self._made}" + "." * process.chance.choice((0, 0, 0, 100, 1500))
+        value = f"{self.name}.{self._made}" + "." * process.chance.choice((0, 0, 0, 0, 100, 100, 1500, 6000))
         self._made += 1
         is_idempotent = self._acks == -1
         write = Write(

@@ -160,17 +160,17 @@ def a_partial_write_is_not_cut(patch: pytest.MonkeyPatch) -> None:
 
 DEFECTS: dict[str, Defect] = {
     "acknowledged before the sync": Defect(acknowledged_before_the_sync, 40),
-    "high watermark past what is synced": Defect(the_high_watermark_is_the_log_end, 40),
+    "high watermark past what is synced": Defect(the_high_watermark_is_the_log_end, 150),
     "metadata committed before the sync": Defect(metadata_is_committed_before_the_sync, 100, ("",)),
     "producers forgotten at a restart": Defect(producers_are_forgotten_at_a_restart, 60),
     "an offset used twice": Defect(a_restart_loses_the_last_record, 20),
     "recovery skipped": Defect(recovery_is_skipped, 60, ("",)),
-    "a torn tail trusted": Defect(a_torn_tail_is_trusted, 60, ("",)),
+    "a torn tail trusted": Defect(a_torn_tail_is_trusted, 250, ("",)),
     "a failed sync trusted": Defect(what_a_failed_sync_lost_is_trusted, 300, ("",)),
     "a failed sync of metadata trusted": Defect(the_metadata_log_trusts_memory_after_a_failed_sync, 300, ("",)),
     "sequences ignored": Defect(sequences_are_not_looked_at, 40),
-    "epochs ignored": Defect(epochs_are_not_looked_at, 100),
-    "no epoch begun by a restart": Defect(a_restart_begins_no_epoch, 60),
+    "epochs ignored": Defect(epochs_are_not_looked_at, 250),
+    "no epoch begun by a restart": Defect(a_restart_begins_no_epoch, 250),
     "producer ids given twice": Defect(producer_ids_are_given_twice, 20, ("was given twice", "anomalies in")),
     "a partial write left": Defect(a_partial_write_is_not_cut, 100, ("",)),
 }
