@@ -159,9 +159,12 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
         (("--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"), "no client can connect to that"),
         (("--listen", "127.0.0.1:0", "--set", "listeners=PLAINTEXT://127.0.0.1:0"), "leave out one of the two"),
         (("--log-level", "net=loud"), "is no log level. Use one of debug, info, warning, error"),
+        (("--log-level", "nett=debug"), "There is no module 'nett' to log"),
+        (("--log-level", "net.no.such=debug"), "There is no module 'net.no.such' to log"),
+        (("--listen", "no.such.host.invalid:0"), "Use an address of this machine"),
         (("--loud",), "See: headrace serve --help"),
-        (("--data", "/proc/no/such/folder"), "/proc/no"),
-        (("--data", "/dev/null"), "/dev/null"),
+        (("--data", "/proc/no/such/folder"), "can't be a log directory (No such file or directory); choose a folder"),
+        (("--data", "/dev/null"), "/dev/null can't be a log directory (File exists); choose a folder"),
     ],
 )
 def test_what_it_can_not_run_with_is_one_sentence(arguments: tuple[str, ...], expected: str, tmp_path: Path) -> None:

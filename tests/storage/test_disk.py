@@ -17,6 +17,7 @@ from headrace.storage.disk import (
     DiskReadOnly,
     FileThere,
     FileVanished,
+    NoFolder,
     NoPermission,
     SyncFailed,
     TooManyOpenFiles,
@@ -305,7 +306,7 @@ def test_a_full_local_disk_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_local_folder_that_can_not_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(FileThere, match="move it out of the log directory"):
+    with pytest.raises(NoFolder, match="choose a folder"):
         LocalDisk(str(tmp_path / "file"))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import time
@@ -40,7 +41,17 @@ def parse_level(text: str) -> tuple[str, int]:
         raise HeadraceError(
             f"'{text}' is no log level. Use one of {', '.join(LEVELS)}, or a module and its level, as in net=debug."
         )
-    return module.removeprefix(_ROOT).removeprefix("."), logging.getLevelNamesMapping()[level.upper()]
+    module = module.removeprefix(_ROOT).removeprefix(".")
+    if module and not _is_module(f"{_ROOT}.{module}"):
+        raise HeadraceError(f"There is no module '{module}' to log; the log names them, as in net or broker.node.")
+    return module, logging.getLevelNamesMapping()[level.upper()]
+
+
+def _is_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 class HumanFormatter(logging.Formatter):

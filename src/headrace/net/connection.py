@@ -244,7 +244,7 @@ class Connection(FrameProtocol):
         return bool(self._slots)
 
     def look(self, now: int) -> None:
-        """Now and then: does the client take what is there for it? Bytes in the buffers of the system count as taken."""
+        """Now and then: does the client take what is there for it? What the system buffers counts as taken."""
         unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
         if not unsent_bytes:
             self._stalled_at = None

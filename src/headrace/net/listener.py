@@ -190,4 +190,4 @@ def _cannot_listen(error: OSError, host: str, port: int) -> str:
         return f"this machine has no address {host}. Use one of its own, 127.0.0.1 or 0.0.0.0."
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"listening on port {port} is not permitted. Choose one above 1023."
-    return f"can't listen on {host}:{port}: {error.strerror or error}."
+    return f"can't listen on {host}:{port} ({error.strerror or error}). Use an address of this machine."

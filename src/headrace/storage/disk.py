@@ -314,6 +314,10 @@ class FileThere(DiskError):
     advice = "can't be made because something of that name is in its place; move it out of the log directory"
 
 
+class NoFolder(DiskError):
+    advice = "can't be a log directory ({reason}); choose a folder that can be made, or one that is there"
+
+
 class TooManyOpenFiles(DiskError):
     advice = "can't be opened because too many files are open; raise the limit of open files (ulimit -n)"
 

@@ -21,8 +21,10 @@ from headrace.storage.disk import (
     DiskInUse,
     File,
     FileStat,
+    FileThere,
     FileVanished,
     Lock,
+    NoFolder,
     SyncFailed,
     disk_error,
 )
@@ -39,7 +41,10 @@ class LocalDisk(Disk):
 
     def __init__(self, root: str) -> None:
         super().__init__(os.path.abspath(root))
-        self.make_directory("")
+        try:
+            self.make_directory("")
+        except (FileVanished, FileThere) as error:
+            raise NoFolder(error.path, error.reason) from error
         # Open from the start: it is told of every failed write-back after that, whichever file it was in.
         self._descriptor = self._call("", os.open, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
