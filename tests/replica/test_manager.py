@@ -160,8 +160,27 @@ def test_hazard_15_a_partition_that_a_full_disk_could_not_hold_is_made_when_ther
     assert refusal(host) is Error.KAFKA_STORAGE_ERROR
     disk.faults.capacity_bytes = None
     host.loop.pass_ms(2000)
+    host.run_soon()
     assert [(partition.topic, partition.index) for partition in host.replicas.hosted()] == [("t", 0)]
     append(host)
+
+
+def test_hazard_15_what_a_full_disk_can_not_hold_is_told_once_and_tried_by_one_timer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    disk = FaultyDisk(root="/disk0")
+    host = Host([disk])
+    disk.faults.capacity_bytes = disk.platter.used_bytes()
+    host.create(partitions=20)
+    for number in range(10):
+        host.apply(setting("retention.ms", str(number + 1)))
+        host.run_soon()
+    assert len(host.waits) == 1
+    for _ in range(5):
+        host.loop.pass_ms(1000)
+        host.run_soon()
+    assert len(host.waits) == 1
+    assert sum("can't be made" in text for text in caplog.messages) == 20
 
 
 def test_a_directory_that_fails_leaves_the_partitions_of_the_others_in_service() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import islice
 from typing import Final
 
 from headrace.errors import Error, HeadraceError, Refused
@@ -41,10 +43,13 @@ class Replicas:
         "_failed",
         "_flushing_soon",
         "_is_known",
+        "_is_making",
         "_is_stopped",
+        "_is_to_try_again",
         "_missing",
         "_partitions",
         "_settings",
+        "_told",
         "cleaner",
         "directories",
         "image",
@@ -85,6 +90,10 @@ class Replicas:
         """What the image has for this node and nobody has made yet, and whether it had it before this start."""
         self._failed: dict[tuple[bytes, int], HeadraceError] = {}
         """Those of them that could not be made when it was last tried, and why."""
+        self._told: dict[tuple[bytes, int], HeadraceError] = {}
+        """Those that could not be made the time before, so that the operator knows."""
+        self._is_making = False
+        self._is_to_try_again = False
         self._flushing_soon: dict[Partition, None] = {}
         self._is_known = False
         self._is_stopped = False
@@ -142,7 +151,7 @@ class Replicas:
             if kind == ResourceType.TOPIC and name in image.topic_ids:
                 self._configure(name)
         if self._missing:
-            self._call_soon(self._make_some)
+            self._make_soon()
 
     def _apply_one(self, topic_id: bytes, index: int, state: PartitionState, *, is_old: bool) -> None:
         key = (topic_id, index)
@@ -209,7 +218,7 @@ class Replicas:
                 topic.name, index, topic_id, None if directory_id == UNASSIGNED_DIRECTORY else directory_id
             )
         except Refused as refused:
-            if key not in self._failed:
+            if key not in self._failed and key not in self._told:
                 logger.error("%s-%d can't be made: %s", topic.name, index, refused)
             self._failed[key] = refused
             raise
@@ -227,28 +236,30 @@ class Replicas:
                 f"{topic}-{index} may be in {' or '.join(roots)}, which is offline; mend that, then restart the node.",
             )
 
+    def _make_soon(self) -> None:
+        if not self._is_making:
+            self._is_making = True
+            self._call_soon(self._make_some)
+
     def _make_some(self) -> None:
         """One step of many. What can't be made, on a full disk say, is tried again after a while."""
-        tried = 0
-        for topic_id, index in list(self._missing):
-            if self._is_stopped:
-                return
-            if (topic_id, index) in self._failed:
-                continue
-            if tried == MADE_A_STEP:
-                self._call_soon(self._make_some)
-                return
-            tried += 1
-            try:
+        self._is_making = False
+        if self._is_stopped:
+            return
+        to_make = list(islice((key for key in self._missing if key not in self._failed), MADE_A_STEP + 1))
+        for topic_id, index in to_make[:MADE_A_STEP]:
+            with suppress(Refused):
                 self._make(topic_id, index)
-            except Refused:
-                continue
-        if self._failed:
+        if len(to_make) > MADE_A_STEP:
+            self._make_soon()
+        elif self._failed and not self._is_to_try_again:
+            self._is_to_try_again = True
             self.waits.after_ms(AGAIN_AFTER_MS, self._try_again)
 
     def _try_again(self) -> None:
-        self._failed.clear()
-        self._make_some()
+        self._is_to_try_again = False
+        self._told, self._failed = self._failed, {}
+        self._make_soon()
 
     def _drop(self, topic_id: bytes, index: int, error: Error) -> None:
         key = (topic_id, index)
