@@ -117,6 +117,26 @@ def test_there_is_no_coordinator_yet() -> None:
     run(check())
 
 
+def test_a_producer_without_a_name_or_with_half_an_identity_is_refused() -> None:
+    async def check() -> None:
+        wanted = m.InitProducerIdRequest
+        async with running() as node, connected(node) as peer:
+            for request in (
+                wanted(transactional_id=""),
+                wanted(transactional_id=None, producer_id=5),
+                wanted(transactional_id=None, producer_epoch=5),
+            ):
+                response = await ask(peer, request, 5)
+                assert response.error_code == Error.INVALID_REQUEST
+                assert (response.producer_id, response.producer_epoch) == (-1, -1)
+            response = await ask(peer, wanted(transactional_id="t"), 5)
+            assert response.error_code == Error.COORDINATOR_NOT_AVAILABLE
+            response = await ask(peer, wanted(transactional_id=None, producer_id=5, producer_epoch=0), 5)
+            assert response.error_code == Error.NONE
+
+    run(check())
+
+
 def test_hazard_7_no_producer_id_is_handed_out_twice_over_blocks_and_restarts() -> None:
     async def check() -> None:
         disk = FaultyDisk()

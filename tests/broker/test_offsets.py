@@ -10,11 +10,13 @@ import pytest
 from headrace.config import LogConfig
 from headrace.errors import Error
 from headrace.protocol import messages as m
+from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
+from headrace.protocol.compression import Compression
 from headrace.storage.local_disk import LocalDisk
 from tests.broker.fetching import Client, append
 from tests.broker.test_fetch import ColdDisk
 from tests.replica.hosts import NODE, Host, change
-from tests.storage.batches import START_MS
+from tests.storage.batches import START_MS, batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
@@ -136,6 +138,19 @@ def test_a_wrong_partition_topic_or_epoch_is_told(host: Host, client: Client) ->
 def test_a_partition_that_is_asked_for_twice_is_refused_and_others_are_not(client: Client) -> None:
     (topic,) = send(client, asked(LATEST), asked(EARLIEST), asked(LATEST, 1)).take().topics
     assert [found.error_code for found in topic.partitions] == [Error.INVALID_REQUEST, Error.INVALID_REQUEST, 0]
+
+
+def test_records_that_can_not_be_read_are_corrupt_and_no_news_for_the_operator(
+    host: Host, client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    content = batch(b"a" * 100, b"b" * 100, compression=Compression.GZIP)
+    content[HEADER_SIZE_BYTES + 10 :] = bytes(len(content) - HEADER_SIZE_BYTES - 10)
+    header = Batch(memoryview(content))
+    header._set_attributes(header.attributes)  # which makes the CRC right again
+    host.partition().append(memoryview(content), 1, host.now_ms())
+    for timestamp in (START_MS + 1, MAX_TIMESTAMP):
+        assert refusal(client, asked(timestamp)) is Error.CORRUPT_MESSAGE
+    assert not [record for record in caplog.records if record.levelname != "DEBUG"]
 
 
 def test_a_lookup_in_cold_data_leaves_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,9 +185,13 @@ class Listing:
             if error.error is Error.OFFSET_NOT_AVAILABLE and self._version < NOT_AVAILABLE_VERSION:
                 return Error.LEADER_NOT_AVAILABLE
             return error.error
+        if isinstance(error, ProtocolError):
+            # A producer's batch whose header is right and whose records can't be read. The log is as it came, and any
+            # client can send such a batch and ask for it: that is no news for the operator.
+            logger.debug("%s-%d has records that can't be read: %s", topic, index, error)
+            return Error.CORRUPT_MESSAGE
         logger.error("%s-%d can't be looked up in: %s", topic, index, error)
-        is_damaged = isinstance(error, LogDamaged | ProtocolError)
-        return Error.CORRUPT_MESSAGE if is_damaged else Error.KAFKA_STORAGE_ERROR
+        return Error.CORRUPT_MESSAGE if isinstance(error, LogDamaged) else Error.KAFKA_STORAGE_ERROR
 
     def _find(self, partition: Partition, timestamp: int) -> Stamped:
         log = partition.log

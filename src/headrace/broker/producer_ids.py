@@ -17,6 +17,8 @@ from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 
 _TIMEOUT_SECONDS: Final = 10.0
+NO_PRODUCER: Final = -1
+NO_EPOCH: Final = -1
 _FETCH_BELOW: Final = 100
 """How many numbers are left when the next block is asked for."""
 
@@ -36,6 +38,8 @@ class ProducerIds:
         self, connection: Connection, request: Request
     ) -> m.InitProducerIdResponse | Coroutine[Any, Any, m.InitProducerIdResponse]:
         body: m.InitProducerIdRequest = request.body
+        if body.transactional_id == "" or (body.producer_id == NO_PRODUCER) != (body.producer_epoch == NO_EPOCH):
+            return m.InitProducerIdResponse(error_code=Error.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
         if body.transactional_id is not None:
             # Of transactions only the coordinator knows, and there is none yet.
             return m.InitProducerIdResponse(
