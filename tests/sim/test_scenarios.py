@@ -13,7 +13,7 @@ from tests.sim.node import node
 SEEDS_A_TEST = 25
 
 
-@pytest.mark.parametrize("first", range(0, 150, SEEDS_A_TEST))
+@pytest.mark.parametrize("first", range(0, 100, SEEDS_A_TEST))
 @pytest.mark.parametrize("scenario", [echo, ledger, node])
 def test_seeds(scenario: Scenario, first: int) -> None:
     for seed in range(first, first + SEEDS_A_TEST):
