@@ -137,3 +137,37 @@ def test_a_frame_above_the_whole_budget_passes_when_nothing_else_is_held() -> No
     protocol = collector(budget=1000)
     protocol.feed(framed(bytes(500_000)))
     assert len(protocol.frames[0]) == 500_000
+
+
+class Waiting:
+    """Somebody who waits for a budget, and counts with how many others it is compared."""
+
+    compared = 0
+
+    def __init__(self) -> None:
+        self.is_granted = False
+
+    def __call__(self) -> None:
+        self.is_granted = True
+
+    def __eq__(self, other: object) -> bool:
+        Waiting.compared += 1
+        return self is other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+def test_hazard_15_thousands_who_wait_for_the_budget_leave_without_looking_at_each_other() -> None:
+    budget = Budget(10)
+    assert budget.take(10, lambda: None)
+    waiting = [Waiting() for _ in range(1000)]
+    for one in waiting:
+        assert not budget.take(5, one)
+    for one in waiting[1:-1]:
+        budget.forget(one)
+    assert Waiting.compared < 1000
+    assert budget.waiting == 2
+    budget.give_back(10)
+    assert [one.is_granted for one in (waiting[0], waiting[1], waiting[-1])] == [True, False, True]
+    assert (budget.waiting, budget.held_bytes) == (0, 10)

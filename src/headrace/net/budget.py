@@ -1,6 +1,6 @@
 """How many bytes of unfinished frames a node holds for its clients, over all connections."""
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 
 
@@ -16,27 +16,31 @@ class Budget:
     def __init__(self, size_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.held_bytes = 0
-        self._waiting: deque[tuple[int, Callable[[], None]]] = deque()
+        self._waiting: OrderedDict[Callable[[], None], int] = OrderedDict()
 
     def take(self, count_bytes: int, granted: Callable[[], None]) -> bool:
         """Whether the bytes are taken now; if not, `granted` is called when they have been."""
         if not self._waiting and self._fits(count_bytes):
             self.held_bytes += count_bytes
             return True
-        self._waiting.append((count_bytes, granted))
+        assert granted not in self._waiting, "each waits for one frame at a time"
+        self._waiting[granted] = count_bytes
         return False
 
     def give_back(self, count_bytes: int) -> None:
         self.held_bytes -= count_bytes
-        while self._waiting and self._fits(self._waiting[0][0]):
-            wanted, granted = self._waiting.popleft()
-            self.held_bytes += wanted
+        waiting = self._waiting
+        while waiting:
+            granted = next(iter(waiting))
+            if not self._fits(waiting[granted]):
+                return
+            self.held_bytes += waiting.pop(granted)
             granted()
 
     def forget(self, granted: Callable[[], None]) -> None:
         """Whoever waits under this name does not want it any more."""
-        self._waiting = deque(item for item in self._waiting if item[1] != granted)
-        self.give_back(0)
+        if self._waiting.pop(granted, None) is not None:
+            self.give_back(0)
 
     @property
     def waiting(self) -> int:
