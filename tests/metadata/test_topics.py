@@ -158,6 +158,12 @@ def test_a_topic_twice_in_a_request_is_refused_once() -> None:
     assert [(result.name, result.error_code) for result in results] == [("t", Error.INVALID_REQUEST), ("u", 0)]
 
 
+def test_a_request_of_more_topics_than_it_may_create_is_refused_as_a_whole() -> None:
+    with pytest.raises(Refused) as refused:
+        Cluster().create(*(automatic(f"t{number}") for number in range(10_001)))
+    assert refused.value.error is Error.POLICY_VIOLATION
+
+
 def test_topics_are_deleted_by_name_and_by_id() -> None:
     cluster = Cluster()
     by_name, by_id, twice = (result.topic_id for result in cluster.create(*map(automatic, "abc")))

@@ -243,11 +243,15 @@ class Setting:
         return Refused(Error.INVALID_CONFIG, f"{self.name} must be {allowed}, not {shown}.")
 
 
+_NAME_LENGTH_MAX = 200
+"""A longer name is near to none, and to look for what is near takes time that a stranger could make us spend."""
+
+
 def unknown(name: str, known: Iterable[str], scope: Scope | None = None) -> Refused:
     """The refusal of a name that no setting (of this scope) has, with the nearest one that there is."""
     from difflib import get_close_matches  # only on the way to an error, so not at import
 
-    near = get_close_matches(name.replace("_", "."), list(known), n=1)
+    near = get_close_matches(name.replace("_", "."), list(known), n=1) if len(name) < _NAME_LENGTH_MAX else []
     hint = f"did you mean {near[0]}?" if near else "see them all with: headrace config list"
     return Refused(Error.INVALID_CONFIG, f"There is no {f'{scope.value} ' if scope else ''}setting {name!r}; {hint}")
 

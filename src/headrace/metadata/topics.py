@@ -21,6 +21,7 @@ DYNAMIC_TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
 NO_ID: Final = bytes(16)
 
+DescribedConfig = m.CreateTopicsResponse.CreatableTopicConfigs
 Named = TypeVar("Named", bound=Hashable)
 
 
@@ -36,7 +37,7 @@ class TopicDefaults:
 class Topics:
     """Decides on an image. Randomness is handed in: `new_id` for topics, `choose(n)` for a number below n."""
 
-    __slots__ = ("_choose", "_defaults", "_image", "_new_id")
+    __slots__ = ("_choose", "_defaults", "_described_configs", "_image", "_new_id")
 
     def __init__(
         self, image: Image, defaults: TopicDefaults, new_id: Callable[[], bytes], choose: Callable[[int], int]
@@ -45,11 +46,14 @@ class Topics:
         self._defaults = defaults
         self._new_id = new_id
         self._choose = choose
+        self._described_configs: dict[tuple[tuple[str, str], ...], list[DescribedConfig]] = {}
 
     # --- create -------------------------------------------------------------------------------------------------------
 
     def create(self, request: m.CreateTopicsRequest) -> tuple[list[Versioned], m.CreateTopicsResponse]:
         """Each topic is created or refused by itself. With `validate_only`, there are no records."""
+        if len(request.topics) > PARTITIONS_A_REQUEST_MAX:  # not even with one partition each
+            raise _too_many()
         records: list[Versioned] = []
         response = m.CreateTopicsResponse()
         twice = _twice(topic.name for topic in request.topics)
@@ -104,7 +108,7 @@ class Topics:
             if config.value is None:
                 raise Refused(Error.INVALID_CONFIG, f"Setting {config.name} of topic {wanted.name} has no value.")
             settings[config.name] = config.value
-        LogConfig.parse(settings, base=self._defaults.log)
+        self._configs(settings)
         return settings
 
     def _automatic(self, wanted: m.CreateTopicsRequest.CreatableTopic, partitions_left: int) -> list[list[int]]:
@@ -178,22 +182,29 @@ class Topics:
     def _described(
         self, topic: Topic, settings: Mapping[str, str], validate_only: bool
     ) -> m.CreateTopicsResponse.CreatableTopicResult:
-        config = LogConfig.parse(settings, base=self._defaults.log)
-        values = {setting.name: setting.format(getattr(config, field)) for field, setting in LogConfig.fields.items()}
         return m.CreateTopicsResponse.CreatableTopicResult(
             name=topic.name,
-            topic_id=bytes(16) if validate_only else topic.id,
+            topic_id=NO_ID if validate_only else topic.id,
             num_partitions=len(topic.partitions),
             replication_factor=len(topic.partitions[0].replicas),
-            configs=[
-                m.CreateTopicsResponse.CreatableTopicConfigs(
-                    name=name,
-                    value=value,
-                    config_source=DYNAMIC_TOPIC_CONFIG if name in settings else DEFAULT_CONFIG,
-                )
-                for name, value in sorted(values.items())
-            ],
+            configs=self._configs(settings),
         )
+
+    def _configs(self, settings: Mapping[str, str]) -> list[DescribedConfig]:
+        """What the reply says of settings. Nearly all topics of a request have the same: those are read once."""
+        key = tuple(settings.items())
+        described = self._described_configs.get(key)
+        if described is None:
+            config = LogConfig.parse(settings, base=self._defaults.log)
+            described = self._described_configs[key] = [
+                DescribedConfig(
+                    name=setting.name,
+                    value=setting.format(getattr(config, field)),
+                    config_source=DYNAMIC_TOPIC_CONFIG if setting.name in settings else DEFAULT_CONFIG,
+                )
+                for field, setting in sorted(LogConfig.fields.items(), key=lambda item: item[1].name)
+            ]
+        return described
 
     # --- delete -------------------------------------------------------------------------------------------------------
 
