@@ -159,6 +159,12 @@ def test_a_waiting_fetch_is_answered_when_the_leader_changes(host: Host, client:
     assert only(reply.take()).error_code == Error.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_topic_without_a_name_is_unknown_by_name_in_versions_without_ids(client: Client) -> None:
+    topics = [m.FetchRequest.FetchTopic(topic="", partitions=[wanted(0)])]
+    reply = client.send(client.handler.handle, m.FetchRequest(topics=topics, max_wait_ms=0), 12)
+    assert only(reply.take()).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
 def test_a_waiting_fetch_is_answered_when_the_topic_is_deleted(host: Host, client: Client) -> None:
     reply = client.fetch(wanted(0), max_wait_ms=10_000)
     host.apply(m.RemoveTopicRecord(topic_id=TOPIC_ID))

@@ -167,6 +167,21 @@ def test_without_room_a_fetch_goes_without_a_session() -> None:
     assert first in cache
 
 
+def test_hazard_15_sessions_know_a_bounded_number_of_partitions_together() -> None:
+    cache = sessions(partitions_max=1000)
+    large = opened(cache, *range(900))
+    assert large
+    assert not opened(cache, *range(101))
+    small = opened(cache, *range(100))  # of such there are few enough
+    assert small
+    context = cache.begin(request(*((index, 0) for index in range(900, 1000)), session_id=large, epoch=1), 13, 0)
+    assert context.error is Error.FETCH_SESSION_ID_NOT_FOUND
+    assert large not in cache
+    context = cache.begin(request((100, 0), session_id=small, epoch=1), 13, 0)
+    assert context.error is Error.NONE
+    assert opened(cache, *range(800))
+
+
 def test_a_session_that_is_not_used_makes_room() -> None:
     cache = sessions(capacity=1, eviction_ms=100)
     first = opened(cache, 0, 1)

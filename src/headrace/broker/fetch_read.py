@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from headrace.broker.fetch_session import FetchedPartition
+from headrace.broker.fetch_session import TOPIC_ID_VERSION, FetchedPartition
 from headrace.config.topic import CompressionType
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.protocol.messages import FetchResponse
@@ -86,7 +86,7 @@ def gather(
 ) -> Gathered:
     """Raises ReadWouldWait when it has to look at something that is not in memory, while IMPATIENT is set."""
     try:
-        if wanted.topic:
+        if terms.version < TOPIC_ID_VERSION:
             partition = replicas.find(wanted.topic, wanted.index)
         else:
             partition = replicas.find_by_id(wanted.topic_id, wanted.index)

@@ -20,6 +20,10 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 TOPIC_ID_VERSION: Final = 13
+PARTITIONS_MAX: Final = 1_000_000
+"""What all sessions may know together, at some 300 bytes each: a request can name a million that there are not."""
+FEW_PARTITIONS: Final = 100
+"""A session of so few is opened without counting: the number of sessions bounds those."""
 _EPOCH_MAX: Final = 2**31 - 1
 
 Key: TypeAlias = tuple[bytes | str, int]
@@ -160,15 +164,21 @@ class Context:
 class Sessions:
     """The sessions of a node, a bounded number of them: who finds no room fetches without one."""
 
-    __slots__ = ("_random_bytes", "_sessions", "capacity", "eviction_ms", "evictions")
+    __slots__ = ("_random_bytes", "_sessions", "capacity", "eviction_ms", "evictions", "partitions_max")
 
     def __init__(
-        self, random_bytes: Callable[[int], bytes], *, capacity: int = 1000, eviction_ms: int = 120_000
+        self,
+        random_bytes: Callable[[int], bytes],
+        *,
+        capacity: int = 1000,
+        eviction_ms: int = 120_000,
+        partitions_max: int = PARTITIONS_MAX,
     ) -> None:
         """max.incremental.fetch.session.cache.slots, and min.incremental.fetch.session.eviction.ms."""
         self._random_bytes = random_bytes
         self.capacity = capacity
         self.eviction_ms = eviction_ms
+        self.partitions_max = partitions_max
         self.evictions = 0
         self._sessions: dict[int, Session] = {}  # by their last use, the oldest first
 
@@ -199,12 +209,16 @@ class Sessions:
         if session.uses_topic_ids != (version >= TOPIC_ID_VERSION):
             return Context.refused(self, Error.FETCH_SESSION_TOPIC_ID_ERROR)
         wanted = _wanted(request, version) if request.topics else {}
+        size = len(session.partitions)
         _take_over(session, wanted)
         if request.forgotten_topics_data:
             _forget(session, request.forgotten_topics_data)
         if not session.partitions:
             del self._sessions[session.id]
             return Context(self, wanted.values(), version, now_ms)
+        if len(session.partitions) > size and not self._has_room(0, len(session.partitions)):
+            self._drop(session)
+            return Context.refused(self, Error.FETCH_SESSION_ID_NOT_FOUND)
         self._touch(session, now_ms)
         session.epoch = next_epoch(epoch)
         context = Context(self, session.partitions.values(), version, now_ms)
@@ -216,6 +230,8 @@ class Sessions:
 
     def _open(self, results: list[Result], version: int, is_follower: bool, now_ms: int) -> int:
         """The id of a new session with these partitions; NO_SESSION when there is no room."""
+        if not self._has_room(len(results), len(results)):
+            return NO_SESSION
         if len(self._sessions) >= self.capacity and not self._evict(len(results), is_follower, now_ms):
             return NO_SESSION
         uses_topic_ids = version >= TOPIC_ID_VERSION
@@ -229,6 +245,10 @@ class Sessions:
         )
         self._sessions[session.id] = session
         return session.id
+
+    def _has_room(self, more: int, size: int) -> bool:
+        """For so many partitions more, in a session of that size."""
+        return size <= FEW_PARTITIONS or self.partition_count + more <= self.partitions_max
 
     def _new_id(self) -> int:
         while True:

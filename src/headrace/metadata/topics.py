@@ -185,6 +185,7 @@ class Topics:
         return m.CreateTopicsResponse.CreatableTopicResult(
             name=topic.name,
             topic_id=NO_ID if validate_only else topic.id,
+            error_message=None,
             num_partitions=len(topic.partitions),
             replication_factor=len(topic.partitions[0].replicas),
             configs=self._configs(settings),
