@@ -79,6 +79,10 @@ class StorageConfig(Group):
         doc="How often partitions are looked through for producers that have expired.",
     )
 
+    def check(self) -> None:
+        if not self.log_dirs:
+            raise Refused(Error.INVALID_CONFIG, "log.dirs is empty; a node needs a folder, as in headrace-data.")
+
 
 class CleanerConfig(Group):
     """The cleaner, which compacts logs."""
