@@ -182,6 +182,27 @@ def test_a_client_with_too_many_requests_under_way_is_not_read_from(run: Run) ->
 
 
 @on_every_loop
+def test_hazard_15_replies_that_wait_for_one_before_them_are_bounded(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo, write_bytes=1 << 20) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"later") + framed(b"big") * 200)
+            await eventually(lambda: len(echo.seen) > 1)
+            await asyncio.sleep(0.02)
+            seen = len(echo.seen)
+            assert seen < 100
+            echo.answer(b"later")
+            assert await read_frame(reader) == b"later"
+            for _ in range(200):
+                await read_frame(reader)
+            assert len(echo.seen) == 201
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
 def test_a_client_that_does_not_read_is_not_read_from_and_then_disconnected(run: Run) -> None:
     async def scenario() -> None:
         echo = Echo()

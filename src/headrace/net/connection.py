@@ -28,12 +28,13 @@ HELD_BYTES_MAX: Final = 4096
 class Slot:
     """The place of a reply among the replies of a connection."""
 
-    __slots__ = ("_buffers", "_connection", "_is_filled")
+    __slots__ = ("_buffers", "_connection", "_is_filled", "_queued_bytes")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._buffers: list[Any] = []
         self._is_filled = False
+        self._queued_bytes = 0
 
     def fill(self, buffers: list[Any]) -> None:
         """Send these buffers when it is their turn; none at all for a request that gets no reply (acks=0)."""
@@ -52,6 +53,7 @@ class Connection(FrameProtocol):
         "_is_closing",
         "_is_holding",
         "_is_reading",
+        "_queued_bytes",
         "_slots",
         "_stalled_at",
         "_transport",
@@ -75,6 +77,8 @@ class Connection(FrameProtocol):
         """The listener's tick at which bytes last came or went."""
         self._transport: asyncio.Transport | None = None
         self._slots: deque[Slot] = deque()
+        self._queued_bytes = 0
+        """Of replies that are there, and wait for one before them."""
         self._held_replies: list[Any] = []
         self._is_holding = False
         self._is_reading = True
@@ -133,10 +137,16 @@ class Connection(FrameProtocol):
     def _slot_filled(self, slot: Slot) -> None:
         slots = self._slots
         if not slots or slots[0] is not slot:
+            slot._queued_bytes = sum(map(len, slot._buffers))
+            self._queued_bytes += slot._queued_bytes
+            if self._queued_bytes >= self.listener.limits.write_bytes:
+                self._update_reading()
             return
         buffers: list[Any] = []
         while slots and slots[0]._is_filled:
-            buffers += slots.popleft()._buffers
+            sent = slots.popleft()
+            self._queued_bytes -= sent._queued_bytes
+            buffers += sent._buffers
         if buffers and not self._is_closing:
             if not self._is_holding:  # slots that are filled in one round, by a group commit say, go together too
                 self._is_holding = True
@@ -178,7 +188,10 @@ class Connection(FrameProtocol):
     def _update_reading(self) -> None:
         if self._is_closing:
             return
-        served = self._writes and len(self._slots) < self.listener.limits.requests_in_flight
+        limits = self.listener.limits
+        served = (
+            self._writes and len(self._slots) < limits.requests_in_flight and self._queued_bytes < limits.write_bytes
+        )
         reading = served and self.wants_bytes
         if reading != self._is_reading and self._transport is not None:
             self._is_reading = reading
