@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from contextlib import suppress
 
 import pytest
@@ -49,7 +50,10 @@ def test_a_folder_that_lost_its_metadata_is_refused() -> None:
 
 
 def test_hazard_8_a_sync_that_fails_while_a_node_starts_ends_the_start() -> None:
+    unheard: list[dict[str, object]] = []
+
     async def check() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
         disk = FaultyDisk()
         async with running(disk):
             syncs = disk.syncs
@@ -62,6 +66,8 @@ def test_hazard_8_a_sync_that_fails_while_a_node_starts_ends_the_start() -> None
         assert sync > 5
 
     run(check())
+    gc.collect()
+    assert not unheard
 
 
 def test_the_metadata_is_in_one_of_the_log_directories() -> None:

@@ -115,6 +115,8 @@ class Node:
                 starting.cancel()
                 await asyncio.wait([starting])
         if self.failed.done():  # it would wait for the controller for ever
+            if not starting.cancelled():
+                starting.exception()  # which is the same failure, or follows from it
             raise self.failed.result()
         starting.result()
 
