@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from headrace.broker.local import local_ports
 from headrace.broker.node import Node
@@ -103,7 +104,7 @@ def size_of(folder: Path) -> int:
 def test_retention_gives_the_disk_back_and_readers_go_on(tmp_path: Path) -> None:
     async def check() -> None:
         async with node_in(tmp_path) as (_, peer):
-            settings = {
+            settings: dict[str, Any] = {
                 "segment_bytes": str(SEGMENT_BYTES),
                 "retention_bytes": "2000000",
                 "file_delete_delay_ms": "100",
@@ -144,12 +145,12 @@ def test_a_node_compacts_in_a_process_of_its_own_and_lets_it_go(tmp_path: Path) 
             take(process)
             made.append(process)
 
-        CleaningProcess.__init__ = noted  # type: ignore[method-assign]
+        CleaningProcess.__init__ = noted  # type: ignore[assignment, method-assign]
         try:
             async with node_in(tmp_path) as (node, peer):
                 await asyncio.sleep(0.2)
                 assert not made, "there is nothing to compact"
-                settings = {
+                settings: dict[str, Any] = {
                     "segment_bytes": str(SEGMENT_BYTES),
                     "file_delete_delay_ms": "100",
                     "min_cleanable_dirty_ratio": "0.1",
@@ -165,10 +166,10 @@ def test_a_node_compacts_in_a_process_of_its_own_and_lets_it_go(tmp_path: Path) 
                         found = {record.key: record.value for record in await read_all(peer, "t", 100_000)}
                         assert found == expected
                 await until(lambda: size_of(folder) < 4 * SEGMENT_BYTES and not files(folder, ".deleted"))
-                found = await read_all(peer, "t", 100_000)
-                assert {record.key: record.value for record in found} == expected
-                assert len(found) < 60
-                assert found[-1].offset == 149
+                records = await read_all(peer, "t", 100_000)
+                assert {record.key: record.value for record in records} == expected
+                assert len(records) < 60
+                assert records[-1].offset == 149
                 await until(lambda: all(process._process.poll() is not None for process in made))
                 assert made
                 assert node._replicas is not None
