@@ -28,7 +28,8 @@ from headrace.storage.disk import DiskError, File
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
 from headrace.storage.local_disk import LocalDisk
-from headrace.storage.log import Log, LogOptions
+from headrace.storage.log import Log
+from headrace.storage.log_options import LogOptions
 from headrace.storage.place import Place
 from headrace.storage.recovery import Saved, open_log
 

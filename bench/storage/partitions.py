@@ -23,8 +23,8 @@ from headrace.storage.directories import Directories
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
 from headrace.storage.local_disk import LocalDisk
-from headrace.storage.log import LogOptions
 from headrace.storage.log_directory import Ports, Shared
+from headrace.storage.log_options import LogOptions
 from headrace.storage.workers import Done, Result
 
 OPEN_FILES: Final = 500

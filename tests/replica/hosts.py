@@ -21,8 +21,8 @@ from headrace.storage.disk import Disk, SyncFailed
 from headrace.storage.flusher import Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
-from headrace.storage.log import LogOptions
 from headrace.storage.log_directory import Ports, Shared
+from headrace.storage.log_options import LogOptions
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers
 

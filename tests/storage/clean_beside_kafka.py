@@ -34,7 +34,8 @@ from headrace.storage.flush import DirectFlusher
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
 from headrace.storage.local_disk import LocalDisk
-from headrace.storage.log import Log, LogOptions
+from headrace.storage.log import Log
+from headrace.storage.log_options import LogOptions
 from headrace.storage.lookup import headers, read_batch
 from headrace.storage.place import Place
 from headrace.storage.recovery import Saved, open_log

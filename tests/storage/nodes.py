@@ -12,8 +12,9 @@ from headrace.storage.disk import Disk, DiskError, SyncFailed
 from headrace.storage.flusher import Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
-from headrace.storage.log import Log, LogOptions
+from headrace.storage.log import Log
 from headrace.storage.log_directory import Ports, Shared
+from headrace.storage.log_options import LogOptions
 from headrace.storage.progress import Progress
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers

@@ -25,7 +25,8 @@ from headrace.storage.handles import Handles
 from headrace.storage.identity import MetaProperties, read_topic_id
 from headrace.storage.index import IndexCache
 from headrace.storage.local_disk import LocalDisk
-from headrace.storage.log import Log, LogOptions
+from headrace.storage.log import Log
+from headrace.storage.log_options import LogOptions
 from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.place import Place
 from headrace.storage.recovery import Saved, open_log

@@ -14,7 +14,8 @@ from headrace.protocol.compression import Compression
 from headrace.protocol.control import build_marker
 from headrace.storage.disk import DiskError, File
 from headrace.storage.flush import DirectFlusher
-from headrace.storage.log import Log, LogOptions
+from headrace.storage.log import Log
+from headrace.storage.log_options import LogOptions
 from headrace.storage.producer_state import Origin
 from headrace.storage.recovery import Saved
 from headrace.testing.disk import Crash, FaultyDisk

@@ -29,7 +29,7 @@ from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.flush import Flushed, SyncsFiles
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
-from headrace.storage.log import LogOptions
+from headrace.storage.log_options import LogOptions
 from headrace.storage.names import folder_name
 from headrace.storage.place import Place
 from headrace.storage.read import Fetched

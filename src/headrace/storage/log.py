@@ -22,11 +22,12 @@ from headrace.errors import Error, HeadraceError, Refused
 from headrace.protocol.batch import Batch
 from headrace.storage import fetch, names, truncation
 from headrace.storage.aborted_counts import AbortedCounts
-from headrace.storage.append import PRODUCE_VERSION, Appended, LeaderRules, sound_batches
+from headrace.storage.append import PRODUCE_VERSION, Appended, sound_batches
 from headrace.storage.disk import Bytes, DiskError, DiskFull, DiskReadOnly, FileVanished
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.flush import Flushed, Unsynced
 from headrace.storage.index import RELATIVE_OFFSET_MAX
+from headrace.storage.log_options import LogOptions
 from headrace.storage.lookup import Stamped
 from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.place import Place
@@ -45,26 +46,6 @@ logger = logging.getLogger(__name__)
 GAP_MAX: Final = 2**30
 
 _NEVER: Final = 2**63 - 1
-
-
-class LogOptions:
-    """What all logs of a node have in common."""
-
-    __slots__ = ("_rules", "decompressed_bytes_max", "jitter_ms")
-
-    def __init__(
-        self, *, jitter_ms: Callable[[int], int] = lambda most_ms: 0, decompressed_bytes_max: int = 128 << 20
-    ) -> None:
-        self.jitter_ms = jitter_ms
-        """At random, from 0 to what it is given: what is taken off segment.ms."""
-        self.decompressed_bytes_max = decompressed_bytes_max
-        self._rules: tuple[LogConfig, LeaderRules] | None = None
-
-    def rules_of(self, config: LogConfig) -> LeaderRules:
-        """Most logs have the settings of the log before them, the very same object: they share what follows from it."""
-        if self._rules is None or self._rules[0] is not config:
-            self._rules = config, LeaderRules(config, self.decompressed_bytes_max)
-        return self._rules[1]
 
 
 class Log:

@@ -40,7 +40,8 @@ from headrace.storage.identity import (
 from headrace.storage.index import IndexCache
 from headrace.storage.inventory import is_partition_folder
 from headrace.storage.last_stop import SYNC_FAILED, LastStop
-from headrace.storage.log import Log, LogOptions
+from headrace.storage.log import Log
+from headrace.storage.log_options import LogOptions
 from headrace.storage.names import Fate
 from headrace.storage.partition_folder import is_unmade, mend_topic_id, put_topic_id, remove_folder
 from headrace.storage.place import Place

@@ -19,7 +19,8 @@ from headrace.storage.closed_logs import ClosedLog
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.flush import SyncsFiles, Unsynced
 from headrace.storage.folder import take_stock
-from headrace.storage.log import GAP_MAX, Log, LogOptions
+from headrace.storage.log import GAP_MAX, Log
+from headrace.storage.log_options import LogOptions
 from headrace.storage.place import Place
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.replay import aborted_by, batches_between, producers_at, transaction_index
