@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
 from headrace.net.budget import Budget
-from headrace.net.framing import TRUSTED_BYTES, FrameProtocol, Receiver
+from headrace.net.framing import RECEIVE_BYTES, SPARES_MAX, TRUSTED_BYTES, FrameProtocol, Receiver
 
 
 class Collector(FrameProtocol):
@@ -91,6 +91,24 @@ def test_a_frame_larger_than_the_shared_buffer_is_whole() -> None:
     body = bytes(range(256)) * 20_000
     protocol.feed(framed(b"small", body, b"last"))
     assert protocol.frames == [b"small", body, b"last"]
+
+
+@given(
+    sizes=st.lists(st.integers(RECEIVE_BYTES - 2, 3 * RECEIVE_BYTES), min_size=2, max_size=8),
+    cut=st.integers(RECEIVE_BYTES // 3, RECEIVE_BYTES),
+)
+def test_connections_use_the_buffers_of_large_frames_in_turns_and_never_at_once(sizes: list[int], cut: int) -> None:
+    receiver = Receiver(64 << 20, Budget(1 << 30))
+    protocols = [Collector(receiver), Collector(receiver)]
+    frames = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    left = [framed(*frames[0::2]), framed(*frames[1::2])]
+    while any(left):
+        for number, protocol in enumerate(protocols):
+            protocol.feed(left[number][:cut])
+            left[number] = left[number][cut:]
+    assert [protocol.frames for protocol in protocols] == [frames[0::2], frames[1::2]]
+    spares = [spare for found in receiver._spares.values() for spare in found]
+    assert len({id(spare) for spare in spares}) == len(spares) <= 2 * SPARES_MAX
 
 
 def test_a_length_above_the_limit_is_refused_before_a_byte_is_kept() -> None:
