@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Producer, TopicPartition
 
 TIMEOUT_S: Final = 60
 MESSAGE_BYTES_MAX: Final = 1_048_588  # the default of message.max.bytes: a batch and what is around it in the log
@@ -38,6 +38,9 @@ def produce(producer: Any, topic: str, values: list[Any], **fields: Any) -> list
                 break
             except BufferError:
                 producer.poll(0.1)
+            except KafkaException as refused:  # the client may know already what the node would say
+                delivered.append(refused.args[0])
+                break
     assert producer.flush(TIMEOUT_S) == 0
     assert len(delivered) == len(values)
     return delivered
