@@ -1,0 +1,1 @@
+"""Coordinators: groups, offsets and transactions, as shards of state topics on one runtime."""

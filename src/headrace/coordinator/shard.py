@@ -1,0 +1,87 @@
+"""What a shard of a coordinator is: the state of one partition of a state topic, and the rules by which it changes.
+
+A request reads the state and returns an `Outcome`: records to write, replies to send, effects to bring about. The state
+that lives in the log changes only by `replay` of records: of its own as soon as they are decided, so that the next
+request sees them, and of all of them when the partition is loaded. Replies and effects wait until everything that was
+decided before them is committed: nobody is told what a fail-over could take back. When an append fails, the shard is
+thrown away and loaded again from the log, and whoever waits is told to look for the coordinator again.
+
+What a member waits for (a join that is not answered yet, a session's timer) lives beside it, and is lost with the
+shard: clients ask again.
+
+Shards are pure: the time comes with each call, timers are events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image
+from headrace.protocol.message import Message
+
+
+class StateRecord(NamedTuple):
+    """A record of a state topic, encoded. Without a value it is a tombstone."""
+
+    key: bytes
+    value: bytes | None
+
+
+class ProducerStamp(NamedTuple):
+    """Whose transaction the records of an outcome belong to (offsets that a transaction commits)."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+Reply: TypeAlias = Callable[[Message], None]
+"""Sends the response of a request, once. A shard keeps it until it knows what to say, and never calls it itself: it
+returns it with the response, in an outcome."""
+
+Effect: TypeAlias = Any
+"""Something to bring about outside of the shard: a value, which the shard's shell understands."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a request, a timer or a change of the cluster led to. An empty one changes and says nothing."""
+
+    records: list[StateRecord] = field(default_factory=list)
+    """Written together, or not at all."""
+    replies: list[tuple[Reply, Message]] = field(default_factory=list)
+    effects: list[Effect] = field(default_factory=list)
+    stamp: ProducerStamp | None = None
+
+
+class Timers(Protocol):
+    """The timers of a shard, by key. A new one takes the place of the old one of its key."""
+
+    def at(self, key: Any, deadline_ms: int, event: Callable[[int], Outcome]) -> None:
+        """Calls `event(now_ms)` when the time has come, and deals with its outcome as with a request's."""
+
+    def cancel(self, key: Any) -> None:
+        """Harmless when there is none."""
+
+
+class Shard(Protocol):
+    """The state of one partition."""
+
+    def replay(
+        self, key: bytes, value: bytes | None, offset: int, timestamp_ms: int, stamp: ProducerStamp | None
+    ) -> None:
+        """A record of the log, in its order. Unknown kinds of records are left alone: a newer node wrote them."""
+
+    def replay_end(self, stamp: ProducerStamp, is_commit: bool) -> None:
+        """The transaction of a producer ended on this partition (a marker in the log)."""
+
+    def loaded(self, image: Image, now_ms: int) -> Outcome:
+        """Everything in the log was replayed; from now on it is asked."""
+
+    def image_changed(self, delta: Delta, image: Image, now_ms: int) -> Outcome:
+        """Topics were created or deleted, brokers came or went."""
+
+    def unloaded(self, now_ms: int) -> Outcome:
+        """Another node leads the partition now: replies only, for whoever waits (NOT_COORDINATOR)."""
