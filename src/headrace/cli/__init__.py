@@ -19,6 +19,12 @@ USAGE: Final = 2
 DEFECT: Final = 70
 INTERRUPTED: Final = 130
 PIPE_CLOSED: Final = 141
+COMPLETE_VARIABLE: Final = "_HEADRACE_COMPLETE"
+"""Set by a shell that asks what can come next."""
+
+
+class Misused(HeadraceError):
+    """The command line itself says something that can't be meant: exit code 2."""
 
 
 class Command(NamedTuple):
@@ -59,6 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
         return code
+    except Misused as error:
+        return _say(str(error).rstrip(".") + ".", USAGE)
     except HeadraceError as error:
         return _say(str(error), FAILED)
     except KeyboardInterrupt:
@@ -82,6 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     name = arguments[0] if arguments else "--help"
+    if COMPLETE_VARIABLE in os.environ or name in ("--install-completion", "--show-completion"):
+        from headrace.cli.completion import complete
+
+        return complete(arguments)
     if name in ("--help", "-h", "help"):
         from headrace.cli.overview import print_overview
 
@@ -95,13 +107,13 @@ def _run(arguments: list[str]) -> int:
     command = COMMANDS.get(name)
     if command is None:
         return _say(_unknown(name), USAGE)
-    found = _load(name, command)
+    found = load(name, command)
     if hasattr(found, "registered_commands"):  # a Typer app; asking its class would import Typer
         return _run_typer(found, name, arguments[1:])
     return cast("Callable[[list[str]], int]", found)(arguments[1:])
 
 
-def _load(name: str, command: Command) -> Any:
+def load(name: str, command: Command) -> Any:
     module, _, attribute = command.target.partition(":")
     try:
         return getattr(import_module(module), attribute)

@@ -21,6 +21,10 @@ PADDED_MAX: Final = 60
 """A longer cell pushes what follows to the right in its own row only."""
 
 
+Cell = str | Text
+"""A text has a style of its own, which counts instead of the column's."""
+
+
 class Column(NamedTuple):
     """A title that starts with `>` aligns its column to the right. The highest rank is left off first, 0 never."""
 
@@ -29,7 +33,7 @@ class Column(NamedTuple):
     rank: int = 0
 
 
-def print_columns(rows: Sequence[Sequence[str]], styles: Sequence[str] = (), header: Sequence[str] = ()) -> None:
+def print_columns(rows: Sequence[Sequence[Cell]], styles: Sequence[str] = (), header: Sequence[str] = ()) -> None:
     """All at once: every column as wide as its widest cell; a header that starts with `>` aligns it to the right."""
     count = max([len(header), *map(len, rows)])
     columns = [Column(header[n] if n < len(header) else "", styles[n] if n < len(styles) else "") for n in range(count)]
@@ -66,7 +70,7 @@ class Columns:
         self._console = Console(highlight=False)
         self._page_rows = page_rows
         self._padded_max = padded_max
-        self._held: list[Sequence[str] | str] = []
+        self._held: list[Sequence[Cell] | str] = []
         self._held_characters = 0
         self._shown: list[int] | None = None
         self._widths: list[int] = [cell_len(column.title.removeprefix(">")) for column in columns]
@@ -74,7 +78,7 @@ class Columns:
         self.left_off: list[str] = []
         """The titles of the columns that the terminal has no room for."""
 
-    def row(self, cells: Sequence[str]) -> None:
+    def row(self, cells: Sequence[Cell]) -> None:
         self._held.append(cells)
         self._held_characters += sum(map(len, cells))
         if len(self._held) >= self._page_rows or self._held_characters > PAGE_CHARACTERS:
@@ -100,7 +104,7 @@ class Columns:
         for row in self._held:
             if not isinstance(row, str):
                 for number, cell in enumerate(row):
-                    width = len(cell) if cell.isascii() else cell_len(cell)
+                    width = _width(cell)
                     if self._widths[number] < width <= self._padded_max:
                         self._widths[number] = width
         is_first = self._shown is None
@@ -131,35 +135,44 @@ class Columns:
     def _titles(self) -> list[str]:
         return [column.title.removeprefix(">") for column in self._columns]
 
-    def _cells(self, row: Sequence[str]) -> Iterator[tuple[str, int]]:
+    def _cells(self, row: Sequence[Cell]) -> Iterator[tuple[Cell, int]]:
         """The padded cells, each with the number of its column."""
         for number in self._shown or ():
             if number < len(row):
                 cell = row[number]
-                pad = self._widths[number] - (len(cell) if cell.isascii() else cell_len(cell))
-                yield (
-                    (" " * pad + cell, number) if self._columns[number].title[:1] == ">" else (cell + " " * pad, number)
-                )
+                pad = " " * (self._widths[number] - _width(cell))
+                if isinstance(cell, Text):
+                    is_right = self._columns[number].title[:1] == ">"
+                    yield Text.assemble(*((pad, cell) if is_right else (cell, pad))), number
+                else:
+                    yield (pad + cell if self._columns[number].title[:1] == ">" else cell + pad), number
 
-    def _plain(self, rows: Sequence[Sequence[str] | str], is_first: bool) -> Iterator[str]:
+    def _plain(self, rows: Sequence[Sequence[Cell] | str], is_first: bool) -> Iterator[str]:
         if is_first and any(self._titles()):
-            yield self.indent + "  ".join(cell for cell, _ in self._cells(self._titles())).rstrip()
+            yield self.indent + "  ".join(str(cell) for cell, _ in self._cells(self._titles())).rstrip()
         for row in rows:
             if isinstance(row, str):
                 yield row
             else:
-                yield self.indent + "  ".join(cell for cell, _ in self._cells(row)).rstrip()
+                yield self.indent + "  ".join(str(cell) for cell, _ in self._cells(row)).rstrip()
 
-    def _styled(self, rows: Sequence[Sequence[str] | str], is_first: bool) -> Iterator[Text]:
+    def _styled(self, rows: Sequence[Sequence[Cell] | str], is_first: bool) -> Iterator[Text]:
         if is_first and any(self._titles()):
-            yield Text(self.indent + "  ".join(cell for cell, _ in self._cells(self._titles())).rstrip(), "bold")
+            yield Text(self.indent + "  ".join(str(cell) for cell, _ in self._cells(self._titles())).rstrip(), "bold")
         for row in rows:
             if isinstance(row, str):
                 yield Text(row, "bold")
                 continue
             text = Text(self.indent)
             for cell, number in self._cells(row):
-                text.append(cell, style=self._columns[number].style)
+                style = self._columns[number].style
+                text.append_text(cell) if isinstance(cell, Text) else text.append(cell, style=style)
                 text.append("  ")
             text.rstrip()
             yield text
+
+
+def _width(cell: Cell) -> int:
+    if isinstance(cell, Text):
+        return cell.cell_len
+    return len(cell) if cell.isascii() else cell_len(cell)

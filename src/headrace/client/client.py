@@ -48,6 +48,10 @@ class Client:
         self._made: dict[Producer | Consumer, None] = {}
         self.admin = Admin(self._cluster)
 
+    async def connect(self) -> None:
+        """Ask whether a broker is there, once: Unreachable when none answers. Calls connect by themselves, and wait."""
+        await self._cluster.refresh()
+
     def producer(self, **settings: Any) -> Producer:
         """A producer; its settings are the keywords of `Producer`, such as acks, linger_ms and compression."""
         producer = Producer(self._cluster, self._chance, self._now_ms, self._forget, **settings)

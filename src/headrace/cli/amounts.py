@@ -1,0 +1,94 @@
+"""Times, durations and sizes as people write them: 2026-01-31T12:00, 15m, 7d, 512MiB."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from headrace.cli import Misused
+
+_DURATIONS_MS: Final = {
+    "ms": 1,
+    "s": 1000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+    "w": 604_800_000,
+}
+_SIZES_BYTES: Final = {
+    "b": 1,
+    **{f"{letter}{ending}": 1024**power for power, letter in enumerate("kmgtp", 1) for ending in ("", "ib")},
+    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
+}
+_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+_WORDS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
+_SCALES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def duration_ms(text: str) -> int | None:
+    """The milliseconds of `90s` or `7d`; None when the text is no duration."""
+    return _amount(text, _DURATIONS_MS)
+
+
+def size_bytes(text: str) -> int | None:
+    """The bytes of `64KiB`, `64k` (both of 1024) or `64kB` (of 1000); None when the text is no size."""
+    return _amount(text, _SIZES_BYTES)
+
+
+def _amount(text: str, units: dict[str, int]) -> int | None:
+    found = _AMOUNT.fullmatch(text.strip())
+    scale = units.get(found[2].lower()) if found else None
+    return round(float(found[1]) * scale) if found and scale is not None else None
+
+
+def moment_ms(text: str, now_ms: int) -> int:
+    """A point in time, in milliseconds since 1970: `2026-01-31`, `2026-01-31T12:00Z`, `2h` (ago), `today`, `now`, or that
+    number itself. A time without a zone is in UTC, as all times that commands print.
+    """
+    given = text.strip()
+    if re.fullmatch(r"\d{5,}", given):
+        return int(given)
+    ago_ms = duration_ms(given.removesuffix("ago").strip())
+    if ago_ms is not None:
+        return now_ms - ago_ms
+    today = datetime.fromtimestamp(now_ms / 1000, UTC).date()
+    days: dict[str, date] = {"today": today, "yesterday": today - timedelta(days=1)}
+    if given.lower() == "now":
+        return now_ms
+    if given.lower() in days:
+        return _ms(datetime.combine(days[given.lower()], datetime.min.time()))
+    try:
+        return _ms(datetime.fromisoformat(given))
+    except ValueError:
+        raise Misused(
+            f"'{text}' is no time; write 2026-01-31, 2026-01-31T12:00:00Z, or how long ago, as in 15m, 2h or 7d"
+        ) from None
+
+
+def _ms(moment: datetime) -> int:
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def setting_value(name: str, value: str) -> str:
+    """The value as a cluster takes it: `7d` of a setting in ms and `1GiB` of one in bytes become numbers."""
+    read = (
+        duration_ms if name.endswith(".ms") else size_bytes if name.endswith((".bytes", ".size", ".second")) else None
+    )
+    amount = None if read is None else read(value)
+    return value if amount is None else str(amount)
+
+
+def setting_words(name: str, value: str | None) -> str:
+    """What a number of a setting means to a person, as `7 days`; empty where the number says it all."""
+    if value is None or not value.isdigit() or not int(value):
+        return ""
+    number = int(value)
+    if number >= 2**63 - 1:
+        return "no limit"
+    if name.endswith(".ms"):
+        return next((f"{number // n:,} {word}{'s' * (number != n)}" for n, word in _WORDS if not number % n), "")
+    if name.endswith((".bytes", ".size")):
+        return next((f"{number // n:,} {unit}" for n, unit in _SCALES if not number % n), "")
+    return ""

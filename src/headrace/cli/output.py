@@ -1,0 +1,71 @@
+"""What commands print: a table, facts, a sentence, JSON; and the question before something is lost.
+
+Standard output has the answer and nothing else. Colour is for terminals; NO_COLOR turns it off.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from headrace.cli import Misused
+from headrace.cli.columns import Cell, Column, Columns
+
+GOOD = "green"
+WARN = "yellow"
+BAD = "red"
+QUIET = "dim"
+NAME = "cyan"
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: str = "") -> None:
+    """Rows in columns. A terminal that is too narrow gets fewer of them, and is told which are left off."""
+    with Columns(columns, indent=indent) as printed:
+        for row in rows:
+            printed.row(row)
+    tell_left_off(printed.left_off)
+
+
+def tell_left_off(titles: Sequence[str]) -> None:
+    if titles:
+        say(f"(left off: {', '.join(titles)}; a wider terminal, a pipe and --json have them)", QUIET)
+
+
+def print_facts(facts: Iterable[tuple[str, Cell]], *, indent: str = "") -> None:
+    """Names and what they are, one a line."""
+    print_table([Column("", "bold"), Column("")], list(facts), indent=indent)
+
+
+def say(text: str | Text, style: str = "") -> None:
+    """One line of the answer, which the terminal wraps."""
+    Console(highlight=False, markup=False, emoji=False).print(
+        Text(text, style) if isinstance(text, str) else text, soft_wrap=True
+    )
+
+
+def remark(text: str) -> None:
+    """For the person beside the answer: to standard error."""
+    Console(stderr=True, highlight=False, markup=False, emoji=False).print(Text(text, QUIET), soft_wrap=True)
+
+
+def sure(question: str, *, yes: bool) -> None:
+    """Goes on when the person agrees, or has said so already with --yes."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise Misused(
+            f"{question.rstrip('?')}? There is no terminal to ask at: say --yes, or see first with --dry-run."
+        )
+    if not typer.confirm(question):
+        remark("Nothing was changed.")
+        raise typer.Exit(1)
