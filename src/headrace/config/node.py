@@ -7,6 +7,7 @@ from typing import Final, cast
 
 from headrace.config.broker import CleanerConfig, RequestConfig, StorageConfig
 from headrace.config.cluster import IdentityConfig, TopicsConfig
+from headrace.config.coordinators import GroupConfig, OffsetsConfig
 from headrace.config.fetch import FetchConfig
 from headrace.config.group import Group
 from headrace.config.listeners import ListenerConfig
@@ -23,6 +24,8 @@ GROUPS: Final[dict[str, type[Group]]] = {
     "storage": StorageConfig,
     "cleaner": CleanerConfig,
     "quorum": QuorumConfig,
+    "groups": GroupConfig,
+    "offsets": OffsetsConfig,
 }
 """The broker's own settings, by the attribute of NodeConfig that holds them."""
 
@@ -55,6 +58,8 @@ class NodeConfig:
     storage: StorageConfig
     cleaner: CleanerConfig
     quorum: QuorumConfig
+    groups: GroupConfig
+    offsets: OffsetsConfig
     log: LogConfig
     """What topics default to."""
 

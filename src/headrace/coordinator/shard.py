@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
+from headrace.errors import Error
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.protocol.message import Message
@@ -37,9 +38,15 @@ class ProducerStamp(NamedTuple):
     producer_epoch: int
 
 
-Reply: TypeAlias = Callable[[Message], None]
-"""Sends the response of a request, once. A shard keeps it until it knows what to say, and never calls it itself: it
-returns it with the response, in an outcome."""
+class Reply(Protocol):
+    """Sends the response of a request, once. A shard keeps it until it knows what to say, and never calls it itself: it
+    returns it with the response, in an outcome."""
+
+    def __call__(self, message: Message, /) -> None: ...
+
+    def refuse(self, error: Error, /) -> None:
+        """Sends the response that says only this. The runtime does so with what it can't promise any more."""
+
 
 Effect: TypeAlias = Any
 """Something to bring about outside of the shard: a value, which the shard's shell understands."""

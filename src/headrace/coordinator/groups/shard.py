@@ -1,0 +1,54 @@
+"""A shard of groups: one partition of `__consumer_offsets`, with the groups of both protocols and their offsets. PURE.
+
+It only puts the parts together: each record goes to the part that its kind belongs to, each change of the cluster to
+all of them. Handlers ask the parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headrace.coordinator.groups.context import GroupContext, Part
+from headrace.coordinator.shard import Outcome, ProducerStamp
+from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image
+
+
+class GroupShard:
+    __slots__ = ("_by_kind", "_parts", "context")
+
+    def __init__(self, context: GroupContext) -> None:
+        self.context = context
+        self._parts: list[Part] = []
+        self._by_kind = {kind: part for part in self._parts for kind in part.kinds}
+
+    def replay(
+        self, key: bytes, value: bytes | None, offset: int, timestamp_ms: int, stamp: ProducerStamp | None
+    ) -> None:
+        kind = int.from_bytes(key[:2], signed=True)
+        part = self._by_kind.get(kind)
+        if part is not None:
+            part.replay(kind, key, value, offset, timestamp_ms, stamp)
+
+    def replay_end(self, stamp: ProducerStamp, is_commit: bool) -> None:
+        pass
+
+    def loaded(self, image: Image, now_ms: int) -> Outcome:
+        self.context.image = image
+        return self._all(lambda part: part.loaded(now_ms))
+
+    def image_changed(self, delta: Delta, image: Image, now_ms: int) -> Outcome:
+        self.context.image = image
+        return self._all(lambda part: part.image_changed(delta, now_ms))
+
+    def unloaded(self, now_ms: int) -> Outcome:
+        return self._all(lambda part: part.unloaded(now_ms))
+
+    def _all(self, ask: Callable[[Part], Outcome]) -> Outcome:
+        together = Outcome()
+        for part in self._parts:
+            outcome = ask(part)
+            together.records += outcome.records
+            together.replies += outcome.replies
+            together.effects += outcome.effects
+        return together
