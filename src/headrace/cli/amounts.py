@@ -44,8 +44,8 @@ def _amount(text: str, units: dict[str, int]) -> int | None:
 
 
 def moment_ms(text: str, now_ms: int) -> int:
-    """A point in time, in milliseconds since 1970: `2026-01-31`, `2026-01-31T12:00Z`, `2h` (ago), `today`, `now`, or that
-    number itself. A time without a zone is in UTC, as all times that commands print.
+    """A point in time, in milliseconds since 1970: `2026-01-31`, `2026-01-31T12:00Z`, `2h` (ago), `today`, `now`, or
+    that number itself. A time without a zone is in UTC, as all times that commands print.
     """
     given = text.strip()
     if re.fullmatch(r"\d{5,}", given):
@@ -73,10 +73,11 @@ def _ms(moment: datetime) -> int:
 
 def setting_value(name: str, value: str) -> str:
     """The value as a cluster takes it: `7d` of a setting in ms and `1GiB` of one in bytes become numbers."""
-    read = (
-        duration_ms if name.endswith(".ms") else size_bytes if name.endswith((".bytes", ".size", ".second")) else None
-    )
-    amount = None if read is None else read(value)
+    amount = None
+    if name.endswith(".ms"):
+        amount = duration_ms(value)
+    elif name.endswith((".bytes", ".size", ".second")):
+        amount = size_bytes(value)
     return value if amount is None else str(amount)
 
 

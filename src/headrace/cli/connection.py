@@ -1,4 +1,4 @@
-"""How a command reaches its cluster: the option that says where it is, the client, and the sentence when it is not there.
+"""How a command reaches its cluster: the option that says where it is, the client, the sentence when nobody is there.
 
 The client is loaded when it is needed, so that `--help` and completion of options stay quick.
 """
@@ -6,6 +6,7 @@ The client is loaded when it is needed, so that `--help` and completion of optio
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -36,7 +37,7 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], **settings: 
     from headrace.client import Client
     from headrace.client.errors import Unreachable
 
-    given = {"client_id": "headrace-cli", "connect_timeout_s": CONNECT_TIMEOUT_S} | settings
+    given: dict[str, Any] = {"client_id": "headrace-cli", "connect_timeout_s": CONNECT_TIMEOUT_S, **settings}
     given.setdefault("operation_timeout_s", OPERATION_TIMEOUT_S)
 
     async def main() -> Found:
@@ -57,6 +58,7 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], **settings: 
 def not_there(bootstrap: str, error: HeadraceError) -> HeadraceError:
     """What to tell when no broker answers."""
     why = str(error).rpartition("): check ")[0].removeprefix("No broker answers (") or str(error).rstrip(".")
+    why = re.sub(r"(\S+): can't connect to \1: ", r"\1: ", why).removeprefix(f"{bootstrap}: ")
     return HeadraceError(
         f"No broker answers at {bootstrap} ({why}). Start one with `headrace serve`, or say where the cluster is with "
         f"--bootstrap HOST:PORT or {VARIABLE}."
