@@ -17,6 +17,7 @@ from headrace.storage.append import PRODUCE_VERSION, Appended
 from headrace.storage.disk import DiskError
 from headrace.storage.epochs import EpochEnd
 from headrace.storage.log import Log
+from headrace.storage.producer_state import Origin
 
 logger = logging.getLogger(__name__)
 
@@ -189,6 +190,30 @@ class Partition:
             self._synced = OffsetWaits()
         self._synced.add(offset, reached)
         self._host.flush_soon(self)
+
+    def append_own(self, records: memoryview, now_ms: int, transaction_version: int = 0) -> Appended:
+        """Appends what a coordinator writes, its state or a marker, as leader and with acks=all. Raises as `append`."""
+        if not self.is_leader:
+            raise self._not_leader()
+        in_sync = self.in_sync
+        if not in_sync.is_enough:
+            raise self._not_enough()
+        appended = self.log.append_as_leader(
+            records, self.leader_epoch, now_ms, Origin.COORDINATOR, transaction_version=transaction_version
+        )
+        self._unseen_bytes += appended.size_bytes
+        if in_sync.is_alone or self.syncs_each:
+            if in_sync.must_sync(appended.first_offset):
+                self._host.flush_soon(self)
+        else:
+            self._advance()
+        return appended
+
+    def when_committed(self, offset: int, reached: Reached) -> None:
+        """Calls `reached` when everything before `offset` is committed, which it must not be yet."""
+        if self._committed is None:
+            self._committed = OffsetWaits()
+        self._committed.add(offset, reached)
 
     def _not_enough(self) -> Refused:
         return Refused(
