@@ -182,6 +182,27 @@ def test_a_client_with_too_many_requests_under_way_is_not_read_from(run: Run) ->
 
 
 @on_every_loop
+def test_frames_that_waited_for_replies_are_handled_together_when_the_replies_are_there(run: Run) -> None:
+    """One by one, each would cost a write of its own and a copy of everything that waits behind it."""
+
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo, requests_in_flight=5) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            names = [f"later {number:03}".encode() for number in range(20)]
+            writer.write(b"".join(map(framed, names)))
+            for group in range(0, 20, 5):
+                await eventually(lambda group=group: len(echo.seen) == group + 5)
+                for name in names[group : group + 5]:
+                    echo.answer(name)
+                    assert len(echo.seen) == group + 5
+            assert [await read_frame(reader) for _ in names] == names
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
 def test_hazard_15_replies_that_wait_for_one_before_them_are_bounded(run: Run) -> None:
     async def scenario() -> None:
         echo = Echo()

@@ -53,6 +53,7 @@ class Connection(FrameProtocol):
         "_is_closing",
         "_is_holding",
         "_is_reading",
+        "_is_round_due",
         "_queued_bytes",
         "_slots",
         "_stalled_at",
@@ -81,6 +82,7 @@ class Connection(FrameProtocol):
         """Of replies that are there, and wait for one before them."""
         self._held_replies: list[Any] = []
         self._is_holding = False
+        self._is_round_due = False
         self._is_reading = True
         self._is_closing = False
         self._has_ended = False
@@ -148,11 +150,20 @@ class Connection(FrameProtocol):
             self._queued_bytes -= sent._queued_bytes
             buffers += sent._buffers
         if buffers and not self._is_closing:
-            if not self._is_holding:  # slots that are filled in one round, by a group commit say, go together too
-                self._is_holding = True
-                asyncio.get_running_loop().call_soon(self.frames_end)
+            # Slots that are filled in one round, by a group commit say, go together too; and then frames that waited
+            # for them are handled together.
+            self._is_holding = True
             self._write(buffers)
-        if self._has_ended and not slots:
+            if not self._is_round_due:
+                self._is_round_due = True
+                asyncio.get_running_loop().call_soon(self._end_round)
+        elif not self._is_round_due:
+            self._end_round()
+
+    def _end_round(self) -> None:
+        self._is_round_due = False
+        self.frames_end()
+        if self._has_ended and not self._slots:
             self.close()
         else:
             self._update_reading()
