@@ -39,7 +39,7 @@ class Client:
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.produce = Produce(host.replicas)
+        self.produce = Produce(host.replicas, host.workers)
         self.listener = Listener()
         self.slots: list[Slot] = []
         self.is_closed = False

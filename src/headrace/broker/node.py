@@ -238,7 +238,7 @@ class Node:
             loader, self.cluster_id, topics if config.topics.auto_create_topics_enable else None
         )
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
-        produce = Produce(replicas)
+        produce = Produce(replicas, self._ports.workers_of("recompression"))
         workers = self._ports.workers_of("reads")
         fetch = Fetch(
             replicas,

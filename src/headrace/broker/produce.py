@@ -2,23 +2,29 @@
 
 A request appends when it comes. With acks=1 it is answered at once; with acks=all, and with flush.messages=1, when what
 it appended counts. With acks=0 there is no reply: on an error the connection closes, so that the producer notices.
+A batch that must be opened or recompressed first goes to a worker, and later ones of its partition wait behind it.
 """
 
 from __future__ import annotations
 
+import logging
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from headrace.broker.produce_reply import Answer, HeldBatch, PendingReply, Waiting
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
-from headrace.net.connection import Connection, Slot
+from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.batch import MAGIC, TRANSACTIONAL_BIT
-from headrace.protocol.frame import Request, write_response
+from headrace.protocol.frame import Request
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
-from headrace.replica.waits import Wait
-from headrace.storage.append import Appended
+from headrace.replica.waits import Waits
+from headrace.storage.append import Appended, Prepared
+from headrace.storage.workers import Workers
+
+logger = logging.getLogger(__name__)
 
 LEADERS_SINCE: Final = 10
 """From this version on, who asked the wrong broker is told the right one (KIP-951)."""
@@ -28,18 +34,17 @@ SPARE_REPLIES_MAX: Final = 1000
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22  # the lower byte
 
-Answer: TypeAlias = m.ProduceResponse.PartitionProduceResponse
-Waiting: TypeAlias = tuple[Partition, Appended, Answer]
-"""What was appended and does not count yet, and its part of the reply."""
-
 
 class Produce:
     """`handle` is the handler. A request for one partition, which nearly all are, takes its reply from `_spare`."""
 
-    __slots__ = ("_replicas", "_spare")
+    __slots__ = ("_replicas", "_spare", "_workers", "waits")
 
-    def __init__(self, replicas: Replicas) -> None:
+    def __init__(self, replicas: Replicas, workers: Workers) -> None:
+        """The workers open and recompress batches."""
         self._replicas = replicas
+        self._workers = workers
+        self.waits: Waits = replicas.waits
         self._spare: list[m.ProduceResponse] = []
         """Replies without errors, for one partition each, that were sent: making one takes longer than an append."""
 
@@ -47,26 +52,27 @@ class Produce:
         body: m.ProduceRequest = request.body
         acks, topics, now_ms = body.acks, body.topic_data, self._replicas.now_ms()
         waiting: list[Waiting] = []
+        held: list[HeldBatch] = []
         if len(topics) == 1 and len(topics[0].partition_data) == 1:
             topic = topics[0]
             reply = self._spare.pop() if self._spare else _new_reply([1])
             topic_answer = reply.responses[0]
             topic_answer.name, topic_answer.topic_id = topic.name, topic.topic_id
             data, answer = topic.partition_data[0], topic_answer.partition_responses[0]
-            is_refused = not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting)
+            is_refused = not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting, held)
         else:
             reply = _new_reply([len(topic.partition_data) for topic in topics])
             is_refused = False
             for topic, topic_answer in zip(topics, reply.responses, strict=True):
                 topic_answer.name, topic_answer.topic_id = topic.name, topic.topic_id
                 for data, answer in zip(topic.partition_data, topic_answer.partition_responses, strict=True):
-                    if not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting):
+                    if not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting, held):
                         is_refused = True
-        if waiting:
-            _Pending(self, connection.reserve(), request, reply, is_refused).wait_for(waiting, acks, body.timeout_ms)
+        if waiting or held:
+            PendingReply(self, connection, request, reply, is_refused).wait_for(waiting, held)
             return None
         if not is_refused:
-            self._give_back(reply)  # whoever called this encodes it before it calls again
+            self.give_back(reply)  # whoever called this encodes it before it calls again
         if acks == 0:
             if is_refused:
                 connection.close()
@@ -83,35 +89,96 @@ class Produce:
         reply: m.ProduceResponse,
         now_ms: int,
         waiting: list[Waiting],
+        held: list[HeldBatch],
     ) -> bool:
-        """Appends one partition's batch and fills its part of the reply in; False when it is refused."""
+        """Appends or holds one partition's batch, and fills its part of the reply in; False when it is refused."""
         version, acks = request.version, request.body.acks
         answer.index = data.index
         try:
-            partition, appended = self._append(topic, data, acks, version, now_ms)
+            partition = self._find(topic, data, acks, version)
+            records: Any = data.records
+            if partition.held or partition.looks_inside:
+                leaves = partition.log.rules.leaves_loop(records)
+                if leaves or partition.held:
+                    part = HeldBatch(partition, records, answer)
+                    if leaves:
+                        self._prepare(part, version, now_ms)
+                    held.append(part)
+                    return True
+            appended = partition.append(records, acks, now_ms, version)
         except Refused as refused:
-            answer.error_code = refused.error
-            answer.error_message = refused.text
-            answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-            if version >= LEADERS_SINCE and refused.error is Error.NOT_LEADER_OR_FOLLOWER:
-                self._name_leader(topic, answer, reply, connection.listener.name)
+            self._refuse(refused, topic.name, topic.topic_id, answer, reply, version, connection)
             return False
+        self._appended(partition, appended, answer, acks, waiting)
+        return True
+
+    def append_held(
+        self,
+        held: HeldBatch,
+        connection: Connection,
+        request: Request,
+        reply: m.ProduceResponse,
+        waiting: list[Waiting],
+    ) -> bool:
+        """It is its turn: as `_answer`."""
+        partition, version, acks = held.partition, request.version, request.body.acks
+        now_ms = self._replicas.now_ms()
+        try:
+            held.require()
+            records = memoryview(bytearray(held.records))
+            appended = partition.append(records, acks, now_ms, version, held.prepared)
+        except Refused as refused:
+            self._refuse(refused, partition.topic, partition.topic_id, held.answer, reply, version, connection)
+            return False
+        self._appended(partition, appended, held.answer, acks, waiting)
+        return True
+
+    def _prepare(self, held: HeldBatch, version: int, now_ms: int) -> None:
+        done = held.need()
+
+        def prepared(ready: Prepared | None, error: BaseException | None) -> None:
+            held.prepared = ready
+            if error is None or isinstance(error, Refused):
+                done(error)
+            else:
+                logger.error("a batch of %s can't be prepared", held.partition, exc_info=error)
+                done(Refused(Error.UNKNOWN_SERVER_ERROR, "The batch can't be opened; the broker's log tells why."))
+
+        self._workers.run(partial(held.partition.log.rules.prepare, held.records, version, now_ms), prepared)
+
+    def _refuse(
+        self,
+        refused: Refused,
+        topic: str,
+        topic_id: bytes,
+        answer: Answer,
+        reply: m.ProduceResponse,
+        version: int,
+        connection: Connection,
+    ) -> None:
+        answer.error_code = refused.error
+        answer.error_message = refused.text
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        if version >= LEADERS_SINCE and refused.error is Error.NOT_LEADER_OR_FOLLOWER:
+            self._name_leader(topic, topic_id, answer, reply, connection.listener.name)
+
+    def _appended(
+        self, partition: Partition, appended: Appended, answer: Answer, acks: int, waiting: list[Waiting]
+    ) -> None:
         answer.error_code = Error.NONE
         answer.base_offset = appended.first_offset
         answer.log_append_time_ms = appended.log_append_time
         answer.log_start_offset = appended.log_start_offset
         if (acks != 1 or partition.syncs_each) and partition.must_wait(appended, acks):
             waiting.append((partition, appended, answer))
-        return True
 
-    def _append(
+    def _find(
         self,
         topic: m.ProduceRequest.TopicProduceData,
         data: m.ProduceRequest.PartitionProduceData,
         acks: int,
         version: int,
-        now_ms: int,
-    ) -> tuple[Partition, Appended]:
+    ) -> Partition:
         if not -1 <= acks <= 1:
             raise Refused(Error.INVALID_REQUIRED_ACKS, f"acks must be -1 (all), 0 or 1, and is {acks}.")
         if version >= TOPIC_IDS_SINCE:
@@ -130,11 +197,11 @@ class Produce:
             raise Refused(
                 Error.INVALID_PRODUCER_ID_MAPPING, "This producer id belongs to no transactional id of this cluster."
             )
-        return partition, partition.append(records, acks, now_ms, version)
+        return partition
 
     # ---------------------------------------------------------------------------------------------------------- replies
 
-    def _give_back(self, reply: m.ProduceResponse) -> None:
+    def give_back(self, reply: m.ProduceResponse) -> None:
         """It has no errors. Only those for one partition are of use again."""
         if (
             len(reply.responses) == 1
@@ -144,15 +211,11 @@ class Produce:
             self._spare.append(reply)
 
     def _name_leader(
-        self,
-        topic: m.ProduceRequest.TopicProduceData,
-        answer: Answer,
-        reply: m.ProduceResponse,
-        listener: str,
+        self, topic: str, topic_id: bytes, answer: Answer, reply: m.ProduceResponse, listener: str
     ) -> None:
         image: Image = self._replicas.image
-        topic_id = topic.topic_id if topic.topic_id in image.topics else image.topic_ids.get(topic.name)
-        state = None if topic_id is None else image.partition(topic_id, answer.index)
+        known_id = topic_id if topic_id in image.topics else image.topic_ids.get(topic)
+        state = None if known_id is None else image.partition(known_id, answer.index)
         if state is None:
             return
         answer.current_leader = m.ProduceResponse.LeaderIdAndEpoch(
@@ -170,60 +233,6 @@ class Produce:
                     node_id=leader.id, host=endpoint.host, port=endpoint.port, rack=leader.rack
                 )
             )
-
-
-class _Pending:
-    """A reply that waits until what was appended counts on all its partitions, or until its time is over."""
-
-    __slots__ = ("_count", "_has_errors", "_produce", "_reply", "_request_id", "_slot", "_timer", "_version")
-
-    def __init__(
-        self, produce: Produce, slot: Slot, request: Request, reply: m.ProduceResponse, has_errors: bool
-    ) -> None:
-        self._produce = produce
-        self._slot: Slot | None = slot
-        self._version = request.version
-        self._request_id = request.correlation_id
-        self._reply = reply
-        self._has_errors = has_errors
-        self._count = 0
-        self._timer: Wait | None = None
-
-    def wait_for(
-        self,
-        waiting: list[Waiting],
-        acks: int,
-        timeout_ms: int,
-    ) -> None:
-        self._count = len(waiting)
-        self._timer = self._produce._replicas.waits.after_ms(timeout_ms, self._timed_out)
-        for partition, appended, answer in waiting:
-            answer.error_code = Error.REQUEST_TIMED_OUT  # until it is known better
-            partition.when_acknowledged(appended, acks, partial(self._reached, answer))
-
-    def _reached(self, answer: Answer, error: Error) -> None:
-        if self._slot is None:
-            return
-        answer.error_code = error
-        if error:
-            answer.error_message = error.text
-            self._has_errors = True
-        self._count -= 1
-        if not self._count:
-            assert self._timer is not None
-            self._timer.cancel()
-            self._send()
-            if not self._has_errors:
-                self._produce._give_back(self._reply)
-
-    def _timed_out(self) -> None:
-        if self._slot is not None:
-            self._send()
-
-    def _send(self) -> None:
-        slot, self._slot = self._slot, None
-        assert slot is not None
-        slot.fill(write_response(self._reply, self._version, self._request_id))
 
 
 def _new_reply(partitions: list[int]) -> m.ProduceResponse:

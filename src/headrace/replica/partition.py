@@ -7,13 +7,15 @@ counts shares a flush with all that is appended in the same round of the loop.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.metadata.image import Partition as PartitionState
+from headrace.replica.held_appends import HeldAppends, Turn
 from headrace.replica.in_sync import InSync
 from headrace.replica.waits import OffsetWaits, Reached
-from headrace.storage.append import PRODUCE_VERSION, Appended
+from headrace.storage.append import PRODUCE_VERSION, Appended, Prepared
 from headrace.storage.disk import DiskError
 from headrace.storage.epochs import EpochEnd
 from headrace.storage.log import Log
@@ -51,6 +53,7 @@ class Partition:
         "_synced",
         "_unseen_bytes",
         "_watchers",
+        "held",
         "in_sync",
         "index",
         "is_leader",
@@ -58,6 +61,7 @@ class Partition:
         "leader_epoch",
         "leader_epoch_start_offset",
         "log",
+        "looks_inside",
         "partition_epoch",
         "syncs_each",
         "topic",
@@ -78,6 +82,10 @@ class Partition:
         """Where the log ended when this leader took over: until the high watermark is there, it may be too low."""
         self.syncs_each = False
         """flush.messages=1: whatever is appended counts only when it is on the disk."""
+        self.looks_inside = False
+        """The settings make the leader look inside of what it appends; see `LeaderRules.leaves_loop`."""
+        self.held: HeldAppends | None = None
+        """True while appends wait for their turn, and all that come have to take one; see `hold`."""
         self._host = host
         self._watchers: dict[Watcher, None] = {}
         self._committed: OffsetWaits | None = None
@@ -147,8 +155,19 @@ class Partition:
 
     # -------------------------------------------------------------------------------------------------------- appending
 
+    def hold(self, append: Callable[[], None]) -> Turn:
+        """A turn behind all that wait to append already: see `held_appends`."""
+        if self.held is None:
+            self.held = HeldAppends()
+        return self.held.hold(append)
+
     def append(
-        self, records: memoryview, required_acks: int, now_ms: int, produce_version: int = PRODUCE_VERSION
+        self,
+        records: memoryview,
+        required_acks: int,
+        now_ms: int,
+        produce_version: int = PRODUCE_VERSION,
+        prepared: Prepared | None = None,
     ) -> Appended:
         """Appends a producer's batch, as leader. Raises Refused; then nothing of it is in the log."""
         if not self.is_leader:
@@ -156,7 +175,9 @@ class Partition:
         in_sync, log = self.in_sync, self.log
         if required_acks == ACKS_ALL and not in_sync.is_enough:
             raise self._not_enough()
-        appended = log.append_as_leader(records, self.leader_epoch, now_ms, produce_version=produce_version)
+        appended = log.append_as_leader(
+            records, self.leader_epoch, now_ms, produce_version=produce_version, prepared=prepared
+        )
         if appended.is_duplicate:
             return appended
         self._unseen_bytes += appended.size_bytes
@@ -322,6 +343,7 @@ class Partition:
         config = self.log.config
         self._flush_messages = config.flush_messages
         self.syncs_each = config.flush_messages == 1
+        self.looks_inside = self.log.rules.looks_inside
         self.in_sync.set_replicas(self.replicas, self.isr, config.min_insync_replicas)
         if self.is_leader:
             self._advance()

@@ -23,6 +23,8 @@ INT64_MAX: Final = 2**63 - 1
 PRODUCE_VERSION: Final = 13
 """Of Produce, whose rules apply when the caller names no other."""
 
+_ATTRIBUTES_AT: Final = 22  # the lower byte
+
 _CODECS: Final = {
     CompressionType.PRODUCER: None,
     CompressionType.UNCOMPRESSED: Compression.NONE,
@@ -59,6 +61,19 @@ class Appended:
         return f"<Appended {self.first_offset}..{self.last_offset}{' again' if self.is_duplicate else ''}>"
 
 
+class Prepared:
+    """A batch that was checked, and recompressed, away from the loop: what an append with the same rules takes."""
+
+    __slots__ = ("batches", "content", "now_ms", "rules")
+
+    def __init__(self, rules: LeaderRules, content: memoryview, batches: list[Batch], now_ms: int) -> None:
+        self.rules = rules
+        self.content = content
+        self.batches = batches
+        self.now_ms = now_ms
+        """The time of the append, as far as its records tell it."""
+
+
 class LeaderRules:
     """A topic's settings as far as a leader's append asks for them, worked out once."""
 
@@ -72,6 +87,7 @@ class LeaderRules:
         "looks_inside",
         "max_message_bytes",
         "needs_keys",
+        "opens_all",
         "segment_bytes",
     )
 
@@ -85,9 +101,8 @@ class LeaderRules:
         self.codec = _CODECS[config.compression_type]
         self.level = _level(config)
         self.decompressed_bytes_max = decompressed_bytes_max
-        self.looks_inside = (
-            self.needs_keys or self.codec is not None or (self.before_ms_max < INT64_MAX and not self.is_append_time)
-        )
+        self.opens_all = self.needs_keys or (self.before_ms_max < INT64_MAX and not self.is_append_time)
+        self.looks_inside = self.opens_all or self.codec is not None
 
     def admit(
         self, records: memoryview, origin: Origin, produce_version: int, now_ms: int
@@ -125,14 +140,30 @@ class LeaderRules:
             )
         return records, batches
 
-    def needs_recompression(self, batch: Batch) -> bool:
-        """The append would compress, which takes long: whoever serves others meanwhile does it elsewhere before."""
+    def leaves_loop(self, records: memoryview | None) -> bool:
+        """To append this takes a decompression or a compression: whoever serves others meanwhile prepares it elsewhere.
+
+        A look at one byte: what is no batch is refused by the append itself, and so is one that is too large.
+        """
+        if records is None or not _ATTRIBUTES_AT < len(records) <= self.max_message_bytes:
+            return False
+        compression = records[_ATTRIBUTES_AT] & COMPRESSION_MASK
+        if self.codec is not None and compression != self.codec:
+            return True
+        return self.opens_all and compression != Compression.NONE
+
+    def prepare(self, records: bytes, produce_version: int, now_ms: int) -> Prepared:
+        """A job for a worker: what a client sent, ready to be appended. Raises Refused."""
+        content, batches = self.admit(memoryview(bytearray(records)), Origin.CLIENT, produce_version, now_ms)
+        return Prepared(self, content, batches, now_ms)
+
+    def _needs_recompression(self, batch: Batch) -> bool:
         return self.codec is not None and batch.attributes & (COMPRESSION_MASK | CONTROL_BIT) != self.codec
 
     def _look_inside(self, records: memoryview, batches: list[Batch], now_ms: int) -> tuple[memoryview, list[Batch]]:
         rewritten = []
         for batch in batches:
-            if batch.attributes & CONTROL_BIT:
+            if batch.attributes & CONTROL_BIT or not (self.opens_all or self._needs_recompression(batch)):
                 rewritten.append(batch)
                 continue
             try:
@@ -145,7 +176,7 @@ class LeaderRules:
                     check_keys(found)
                 if not self.is_append_time:
                     check_timestamps(batch, lambda found=found: found, now_ms, self.before_ms_max, self.after_ms_max)  # type: ignore[misc]
-                rewritten.append(self._recompress(batch, found) if self.needs_recompression(batch) else batch)
+                rewritten.append(self._recompress(batch, found) if self._needs_recompression(batch) else batch)
             except ProtocolError as error:
                 raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
         if all(new is old for new, old in zip(rewritten, batches, strict=True)):

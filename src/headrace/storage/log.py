@@ -22,7 +22,7 @@ from headrace.errors import Error, HeadraceError, Refused
 from headrace.protocol.batch import Batch
 from headrace.storage import fetch, names, truncation
 from headrace.storage.aborted_counts import AbortedCounts
-from headrace.storage.append import PRODUCE_VERSION, Appended, sound_batches
+from headrace.storage.append import PRODUCE_VERSION, Appended, Prepared, sound_batches
 from headrace.storage.disk import Bytes, DiskError, DiskFull, DiskReadOnly, FileVanished
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.flush import Flushed, Unsynced
@@ -57,7 +57,6 @@ class Log:
         "_index_may_fill",
         "_roll_after_ms",
         "_roll_after_timestamp",
-        "_rules",
         "aborted",
         "checkpointed_recovery_point",
         "clean_offset",
@@ -75,6 +74,7 @@ class Log:
         "place",
         "producers",
         "read_end",
+        "rules",
         "segments",
         "snapshots",
         "topic",
@@ -154,7 +154,7 @@ class Log:
         """Takes other settings, from the next append on."""
         self._config = config
         self.place.index_interval_bytes = config.index_interval_bytes
-        self._rules = self.options.rules_of(config)
+        self.rules = self.options.rules_of(config)
         entries = config.segment_index_bytes // max(OffsetIndex.ENTRY_BYTES, TimeIndex.ENTRY_BYTES)
         self._index_may_fill = entries * (config.index_interval_bytes + 1) <= config.segment_bytes
         self._roll_after_timestamp = None
@@ -197,14 +197,19 @@ class Log:
         *,
         produce_version: int = PRODUCE_VERSION,
         transaction_version: int = 0,
+        prepared: Prepared | None = None,
     ) -> Appended:
         """Appends what a client or a coordinator sends: checks it, gives it offsets in place, writes it in one call.
 
-        Raises Refused; then nothing of it is in the log. The buffer must be writable, and is changed.
+        Raises Refused; then nothing of it is in the log. The buffer must be writable, and is changed. What `rules` have
+        prepared of it elsewhere is taken as it is, unless the topic has other settings meanwhile.
         """
         if self.offline is not None or self.place.disk.offline is not None:
             raise self._refusal()
-        content, batches = self._rules.admit(records, origin, produce_version, now_ms)
+        if prepared is not None and prepared.rules is self.rules:
+            content, batches, now_ms = prepared.content, prepared.batches, prepared.now_ms
+        else:
+            content, batches = self.rules.admit(records, origin, produce_version, now_ms)
         next_offset = first_offset = self.log_end_offset
         for batch in batches:
             batch.assign(next_offset, leader_epoch)
@@ -215,7 +220,7 @@ class Log:
                 return Appended(
                     duplicate.first_offset,
                     duplicate.last_offset,
-                    duplicate.timestamp_ms if self._rules.is_append_time else -1,
+                    duplicate.timestamp_ms if self.rules.is_append_time else -1,
                     self.log_start_offset,
                     0,
                     is_duplicate=True,
@@ -224,7 +229,7 @@ class Log:
         return Appended(
             first_offset,
             next_offset - 1,
-            now_ms if self._rules.is_append_time else -1,
+            now_ms if self.rules.is_append_time else -1,
             self.log_start_offset,
             len(content),
         )
