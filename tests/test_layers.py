@@ -163,7 +163,7 @@ def test_every_part_has_its_place_in_the_order() -> None:
         ("protocol/frame.py", "def later():\n    from headrace.storage.log import Log"),
         ("storage/log.py", "from headrace.net import peer"),
         ("net/listener.py", "from headrace.broker.node import Node"),
-        ("client/admin.py", "from headrace.metadata.image import Image"),
+        ("client/admin/topics.py", "from headrace.metadata.image import Image"),
         ("errors.py", "from headrace.config import LogConfig"),
         ("replica/manager.py", "from headrace.broker import router"),
         ("config/topic.py", "from .setting import Setting"),

@@ -25,6 +25,7 @@ __all__ = [
     "EpochEnd",
     "OffsetAt",
     "epoch_end",
+    "learn_topics",
     "list_offsets",
     "list_offsets_once",
     "may_pass",
@@ -78,7 +79,7 @@ async def list_offsets_once(
     cluster: Cluster, times_ms: Mapping[TopicPartition, int], isolation_level: int
 ) -> tuple[dict[TopicPartition, OffsetAt], dict[TopicPartition, HeadraceError]]:
     """One round over the leaders, all at once: what was found, and what went wrong with the rest."""
-    await _learn_topics(cluster, {topic for topic, _ in times_ms})
+    await learn_topics(cluster, {topic for topic, _ in times_ms})
     found: dict[TopicPartition, OffsetAt] = {}
     failures: dict[TopicPartition, HeadraceError] = {}
     by_leader: dict[int, dict[str, list[int]]] = {}
@@ -96,7 +97,7 @@ async def list_offsets_once(
     return found, failures
 
 
-async def _learn_topics(cluster: Cluster, topics: Iterable[str]) -> None:
+async def learn_topics(cluster: Cluster, topics: Iterable[str]) -> None:
     unknown = [topic for topic in sorted(topics) if cluster.metadata.topics.get(topic) is None]
     for topic in unknown:
         cluster.want(topic)
