@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "headrace"
 
 # What each part may import of the rest, besides itself. The way of the data, then the way of the users.
-FOUNDATION = {"errors", "config"}
+FOUNDATION = {"errors", "config", "metrics"}
 PROTOCOL = FOUNDATION | {"protocol"}
 STORAGE = PROTOCOL | {"storage"}
 RAFT = STORAGE | {"net", "raft"}
@@ -25,6 +25,7 @@ EVERYTHING = COORDINATOR | CLIENT | {"broker", "gateway", "console", "spark", "t
 MAY_IMPORT = {
     "errors": set[str](),
     "config": {"errors"},
+    "metrics": {"errors"},
     "protocol": FOUNDATION,
     "net": PROTOCOL,
     "storage": PROTOCOL,
@@ -46,6 +47,7 @@ MAY_IMPORT = {
 PURE = (
     "errors",
     "config",
+    "metrics",
     "protocol",
     "raft/node",
     "raft/quorum",
