@@ -14,6 +14,7 @@ from headrace.config.listeners import ListenerConfig
 from headrace.config.quorum import QuorumConfig
 from headrace.config.setting import Scope, Setting, unknown
 from headrace.config.topic import LogConfig
+from headrace.config.transactions import TransactionConfig
 
 GROUPS: Final[dict[str, type[Group]]] = {
     "identity": IdentityConfig,
@@ -24,6 +25,7 @@ GROUPS: Final[dict[str, type[Group]]] = {
     "storage": StorageConfig,
     "cleaner": CleanerConfig,
     "quorum": QuorumConfig,
+    "transactions": TransactionConfig,
     "groups": GroupConfig,
     "offsets": OffsetsConfig,
 }
@@ -58,6 +60,7 @@ class NodeConfig:
     storage: StorageConfig
     cleaner: CleanerConfig
     quorum: QuorumConfig
+    transactions: TransactionConfig
     groups: GroupConfig
     offsets: OffsetsConfig
     log: LogConfig
