@@ -41,6 +41,11 @@ COMMANDS: Final[dict[str, Command]] = {
         "Run a node: a whole cluster of one, which any Kafka client can use.",
         "headrace serve --data orders --listen 127.0.0.1:9092",
     ),
+    "topic": Command(
+        "headrace.cli.topic:app",
+        "Create, look at, change, delete and trim topics, of any Kafka cluster.",
+        "headrace topic create orders --partitions 6 --config retention.ms=7d",
+    ),
     "protocol": Command(
         "headrace.cli.protocol:app",
         "Show the shape of any Kafka message, and explain a captured frame field by field.",
@@ -53,7 +58,7 @@ COMMANDS: Final[dict[str, Command]] = {
     ),
     "config": Command(
         "headrace.cli.config:app",
-        "Explain settings: what they do, what they take, what they default to.",
+        "Explain settings, and get and set those of a running cluster.",
         "headrace config explain retention.ms",
     ),
 }

@@ -1,4 +1,4 @@
-"""`headrace config`: what can be set, and what it does."""
+"""`headrace config`: what can be set and what it does; and, in config_cluster, what a running cluster has set."""
 
 from __future__ import annotations
 
@@ -9,17 +9,23 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from headrace.cli import config_cluster
 from headrace.config import TOPIC, Kind, Scope, Setting, broker_settings, settings_named
 from headrace.config.page import default_of, effect_of, in_words, summary_of
 from headrace.config.setting import unknown
 
 app = typer.Typer(
-    help="Explain settings: what they do, what they take, what they default to.\n\n"
-    "Names are Kafka's where Kafka has the setting. Nothing here needs a running node.",
+    help="Explain settings, and get and set those of a running cluster.\n\n"
+    "Names are Kafka's where Kafka has the setting. list and explain need no running node.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
 )
+
+app.command("get")(config_cluster.get)
+app.command("set")(config_cluster.set_)
+app.command("unset")(config_cluster.unset)
+app.command("resources")(config_cluster.resources)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 

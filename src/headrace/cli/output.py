@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import typer
@@ -58,14 +58,15 @@ def remark(text: str) -> None:
     Console(stderr=True, highlight=False, markup=False, emoji=False).print(Text(text, QUIET), soft_wrap=True)
 
 
-def sure(question: str, *, yes: bool) -> None:
-    """Goes on when the person agrees, or has said so already with --yes."""
+def sure(question: str, preview: Callable[[], None], *, yes: bool) -> None:
+    """Goes on when the person has seen what would happen and agrees, or has said so already with --yes."""
     if yes:
         return
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise Misused(
             f"{question.rstrip('?')}? There is no terminal to ask at: say --yes, or see first with --dry-run."
         )
-    if not typer.confirm(question):
+    preview()
+    if not typer.confirm(question, err=True):
         remark("Nothing was changed.")
         raise typer.Exit(1)

@@ -1,0 +1,121 @@
+"""Settings of a cluster changed: what they were, what they are, and how that is told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from rich.text import Text
+
+from headrace.cli.amounts import setting_words
+from headrace.cli.assignments import explained
+from headrace.cli.columns import Column
+from headrace.cli.output import NAME, QUIET, print_table, say
+from headrace.cli.topic_view import source_text, value_text
+from headrace.errors import Refused
+
+if TYPE_CHECKING:
+    from headrace.client import Client, ConfigChange, ConfigEntry, ConfigResource
+
+
+PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 0.0)
+_SET_ON_RESOURCES: Final = frozenset({1, 2, 3, 6, 7, 8})
+"""Sources of values that were set on the topic, broker or other thing itself, by Kafka's numbers."""
+
+
+class Changed(NamedTuple):
+    """A setting before and after; None where it is not known, as before it is set for the first time."""
+
+    change: ConfigChange
+    before: ConfigEntry | None
+    after: ConfigEntry | None
+
+
+async def change_settings(
+    client: Client, resource: ConfigResource, wanted: Sequence[ConfigChange], *, dry_run: bool
+) -> list[Changed]:
+    """Changes them, or checks that they could be; Refused with the nearest name where there is no such setting."""
+    before = await _described(client, resource)
+    try:
+        await client.admin.alter_configs({resource: wanted}, validate_only=dry_run)
+    except Refused as refused:
+        raise explained(refused, [change.name for change in wanted]) from refused
+    changed = [Changed(change, before.get(change.name), None) for change in wanted]
+    if dry_run:
+        return changed
+    # The controller has the change; the broker that is asked may hear of it a moment later.
+    for pause_s in PAUSES_S:
+        after = await _described(client, resource)
+        changed = [one._replace(after=after.get(one.change.name)) for one in changed]
+        if all(_has_arrived(one) for one in changed):
+            break
+        await asyncio.sleep(pause_s)
+    return [one if _has_arrived(one) else one._replace(after=None) for one in changed]
+
+
+def _has_arrived(one: Changed) -> bool:
+    from headrace.client import ConfigOperation
+
+    match one.change.operation:
+        case ConfigOperation.SET:
+            return one.after is not None and (one.after.value == one.change.value or one.after.is_sensitive)
+        case ConfigOperation.DELETE:
+            was_set = one.before is not None and one.before.source in _SET_ON_RESOURCES
+            return one.after is None or not was_set or one.before is None or one.after.source != one.before.source
+        case _:
+            return one.before is None or one.after is None or one.after.value != one.before.value
+
+
+async def _described(client: Client, resource: ConfigResource) -> dict[str, ConfigEntry]:
+    return (await client.admin.describe_configs([resource])).get(resource, {})
+
+
+def print_changed(what: str, changed: Sequence[Changed], *, dry_run: bool) -> None:
+    if not changed:
+        return
+    say(f"{'Would change' if dry_run else 'Changed'} the settings of {what}:")
+    rows = [
+        (
+            one.change.name,
+            "(not set)" if one.before is None else value_text(one.before),
+            "->",
+            _after(one),
+        )
+        for one in changed
+    ]
+    print_table([Column("", NAME), Column("", QUIET), Column("", QUIET), Column("")], rows, indent="  ")
+
+
+def _after(one: Changed) -> Text:
+    from headrace.client import ConfigOperation
+
+    if one.after is not None:
+        words = setting_words(one.change.name, one.after.value)
+        notes = [words] if words else []
+        if one.change.operation is ConfigOperation.DELETE and (source := source_text(one.after)):
+            notes.append(source)
+        return Text.assemble(value_text(one.after), (f"  ({', '.join(notes)})" if notes else "", QUIET))
+    match one.change.operation:
+        case ConfigOperation.SET:
+            words = setting_words(one.change.name, one.change.value)
+            return Text.assemble(one.change.value or "(empty)", (f"  ({words})" if words else "", QUIET))
+        case ConfigOperation.DELETE:
+            return Text("(not set)")
+        case ConfigOperation.APPEND:
+            return Text(f"and {one.change.value}")
+        case ConfigOperation.SUBTRACT:
+            return Text(f"without {one.change.value}")
+
+
+def changed_json(changed: Sequence[Changed]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": one.change.name,
+            "operation": one.change.operation.name.lower(),
+            "value": one.change.value,
+            "before": None if one.before is None or one.before.is_sensitive else one.before.value,
+            "after": None if one.after is None or one.after.is_sensitive else one.after.value,
+        }
+        for one in changed
+    ]
