@@ -1,0 +1,320 @@
+"""The classic groups of a shard, and what is asked of them. PURE.
+
+A request is answered by an outcome: records to write, replies to send. What members wait for is kept in the groups.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from headrace.coordinator.groups.classic import records, views
+from headrace.coordinator.groups.classic.answers import (
+    UNKNOWN_MEMBER,
+    dismiss,
+    join_refused,
+    sync_refused,
+    synced,
+)
+from headrace.coordinator.groups.classic.group import ClassicGroup
+from headrace.coordinator.groups.classic.joins import Joining, Joins
+from headrace.coordinator.groups.classic.member import protocols_of
+from headrace.coordinator.groups.classic.rebalance import Rebalances
+from headrace.coordinator.groups.classic.sessions import Sessions
+from headrace.coordinator.groups.classic.states import HEARTBEAT, State
+from headrace.coordinator.groups.context import GroupContext
+from headrace.coordinator.groups.group import Group, SimpleGroup
+from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
+from headrace.errors import Error, Refused
+from headrace.metadata.delta import Delta
+from headrace.protocol import messages as m
+from headrace.protocol.shape import Kind
+from headrace.protocol.state import decode_key, decode_value
+
+GROUP_METADATA: Final = 2
+"""The kind of the records."""
+RECORD_BYTES_MAX: Final = 1_000_000
+"""The largest record of a group: what a batch of `__consumer_offsets` has room for."""
+_PREFIX_MAX: Final = 249
+"""How much of a client's id or instance id is taken into its member id."""
+
+
+class OtherProtocol(Protocol):
+    """Whoever answers members that speak the classic protocol to a group that has gone over to the new one."""
+
+    def classic_join(self, group: Group, joining: Joining, now_ms: int) -> Outcome: ...
+    def classic_sync(self, group: Group, body: m.SyncGroupRequest, reply: Reply, now_ms: int) -> Outcome: ...
+    def classic_heartbeat(self, group: Group, body: m.HeartbeatRequest, reply: Reply, now_ms: int) -> Outcome: ...
+    def classic_leave(self, group: Group, body: m.LeaveGroupRequest, reply: Reply, now_ms: int) -> Outcome: ...
+
+
+class ClassicGroups:
+    __slots__ = ("_config", "_context", "_groups", "_is_loaded", "_joins", "other_protocol", "rebalances", "sessions")
+
+    kinds = (GROUP_METADATA,)
+
+    def __init__(self, context: GroupContext, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+        self._context = context
+        self._groups = context.groups
+        self._config = context.group_config
+        self.sessions = Sessions(context.timers, self._went_silent)
+        self.rebalances = Rebalances(self._config, context.timers, self.sessions, record_bytes_max)
+        self._joins = Joins(self.rebalances, self.sessions, self._config.group_max_size)
+        self._is_loaded = False
+        self.other_protocol: OtherProtocol | None = None
+
+    # Requests of members.
+
+    def join(
+        self, body: m.JoinGroupRequest, version: int, client_id: str, client_host: str, reply: Reply, now_ms: int
+    ) -> Outcome:
+        out = Outcome()
+        if error := self._unacceptable(body):
+            out.replies.append((reply, join_refused(error, body.member_id)))
+            return out
+        has_rebalance_timeout = version >= 1 and body.rebalance_timeout_ms >= 0
+        joining = Joining(
+            member_id=body.member_id,
+            instance_id=body.group_instance_id,
+            client_id=client_id,
+            client_host=client_host,
+            rebalance_timeout_ms=body.rebalance_timeout_ms if has_rebalance_timeout else body.session_timeout_ms,
+            session_timeout_ms=body.session_timeout_ms,
+            protocol_type=body.protocol_type,
+            protocols=protocols_of(body.protocols),
+            version=version,
+            reply=reply,
+        )
+        known = self._groups.get(body.group_id)
+        if known is not None and not isinstance(known, ClassicGroup | SimpleGroup) and not known.is_empty:
+            if self.other_protocol is not None:
+                return self.other_protocol.classic_join(known, joining, now_ms)
+            out.replies.append((reply, join_refused(Error.INCONSISTENT_GROUP_PROTOCOL)))
+            return out
+        group = known if isinstance(known, ClassicGroup) else None
+        if group is None:
+            if body.member_id:
+                out.replies.append((reply, join_refused(Error.UNKNOWN_MEMBER_ID, body.member_id)))
+                return out
+            group = ClassicGroup(body.group_id, now_ms)
+            if not group.supports(joining.protocol_type, joining.protocols):
+                out.replies.append((reply, join_refused(Error.INCONSISTENT_GROUP_PROTOCOL)))
+                return out
+            if known is not None:
+                group.may_have_offsets = True
+                out.records += known.tombstones()  # of an empty group of the new protocol
+            self._groups[body.group_id] = group
+        new_id = self._new_id(body.group_instance_id or client_id) if not body.member_id else ""
+        self._joins.join(group, joining, new_id, out, now_ms)
+        return out
+
+    def _unacceptable(self, body: m.JoinGroupRequest) -> Error:
+        if not body.group_id:
+            return Error.INVALID_GROUP_ID
+        config = self._config
+        if not config.group_min_session_timeout_ms <= body.session_timeout_ms <= config.group_max_session_timeout_ms:
+            return Error.INVALID_SESSION_TIMEOUT
+        # It could never be written. Kafka finds out when the leader has assigned, and all members pay for it.
+        if sum(len(protocol.metadata) for protocol in body.protocols) > RECORD_BYTES_MAX:
+            return Error.UNKNOWN_SERVER_ERROR
+        return Error.NONE
+
+    def _new_id(self, prefix: str) -> str:
+        text = self._context.random_bytes(16).hex()
+        return f"{prefix[:_PREFIX_MAX]}-{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def sync(self, body: m.SyncGroupRequest, reply: Reply, now_ms: int) -> Outcome:
+        out = Outcome()
+        if not body.group_id:
+            raise Refused(Error.INVALID_GROUP_ID)
+        group = self._groups.get(body.group_id)
+        if group is None or group.is_empty:
+            raise Refused(Error.UNKNOWN_MEMBER_ID)
+        if not isinstance(group, ClassicGroup):
+            if self.other_protocol is None:
+                raise Refused(Error.UNKNOWN_MEMBER_ID)
+            return self.other_protocol.classic_sync(group, body, reply, now_ms)
+        member = group.require_member(body.member_id, body.group_instance_id)
+        if body.generation_id != group.generation:
+            raise Refused(Error.ILLEGAL_GENERATION)
+        if _differs(body.protocol_type, group.protocol_type) or _differs(body.protocol_name, group.protocol):
+            raise Refused(Error.INCONSISTENT_GROUP_PROTOCOL)
+        if group.phase is State.PREPARING_REBALANCE:
+            raise Refused(Error.REBALANCE_IN_PROGRESS)
+        self.rebalances.has_synced(group, member)
+        if group.phase is State.STABLE:
+            out.replies.append((reply, synced(group, member.assignment)))
+            return out
+        if member.sync_reply is not None:  # it asks again; the answer goes to where it asks from now
+            out.replies.append((member.sync_reply, sync_refused(Error.REBALANCE_IN_PROGRESS)))
+        member.sync_reply = reply
+        if group.leader == member.member_id:
+            assignments = {one.member_id: one.assignment for one in body.assignments}
+            self.rebalances.assign(group, assignments, out, now_ms)
+        return out
+
+    def is_alive(self, body: m.HeartbeatRequest, now_ms: int) -> bool:
+        """A heartbeat that needs no other answer than that all is well: nearly all of them, thousands a second."""
+        group = self._groups.get(body.group_id)
+        if group.__class__ is not ClassicGroup:
+            return False
+        member = group.members.get(body.member_id)  # type: ignore[union-attr]
+        if (
+            member is None
+            or body.generation_id != group.generation  # type: ignore[union-attr]
+            or body.group_instance_id != member.instance_id
+            or HEARTBEAT[group.phase]  # type: ignore[union-attr]
+        ):
+            return False
+        member.deadline_ms = now_ms + member.session_timeout_ms
+        return True
+
+    def heartbeat(self, body: m.HeartbeatRequest, reply: Reply, now_ms: int) -> Outcome:
+        if not body.group_id:
+            raise Refused(Error.INVALID_GROUP_ID)
+        group = self._groups.get(body.group_id)
+        if isinstance(group, ClassicGroup):
+            member = group.require_member(body.member_id, body.group_instance_id)
+            if body.generation_id != group.generation:
+                raise Refused(Error.ILLEGAL_GENERATION)
+            self.sessions.heard_of(group, member, now_ms)
+            return Outcome(replies=[(reply, m.HeartbeatResponse(error_code=HEARTBEAT[group.phase]))])
+        if group is None or isinstance(group, SimpleGroup) or self.other_protocol is None:
+            raise Refused(Error.UNKNOWN_MEMBER_ID)
+        return self.other_protocol.classic_heartbeat(group, body, reply, now_ms)
+
+    def leave(self, body: m.LeaveGroupRequest, reply: Reply, now_ms: int) -> Outcome:
+        """Before v3 one member leaves, named by `member_id`: `one_leaves` makes it a list, and an answer of one."""
+        if not body.group_id:
+            raise Refused(Error.INVALID_GROUP_ID)
+        group = self._groups.get(body.group_id)
+        if group is not None and not isinstance(group, ClassicGroup | SimpleGroup) and self.other_protocol is not None:
+            return self.other_protocol.classic_leave(group, body, reply, now_ms)
+        out = Outcome()
+        left = m.LeaveGroupResponse()
+        for one in body.members:
+            error = self._leaves(group, one, out) if isinstance(group, ClassicGroup) else Error.UNKNOWN_MEMBER_ID
+            left.members.append(
+                m.LeaveGroupResponse.MemberResponse(
+                    member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error
+                )
+            )
+        if isinstance(group, ClassicGroup) and any(not member.error_code for member in left.members):
+            if group.phase is not State.EMPTY:
+                self.rebalances.go_on(group, out, now_ms)
+            self._forget_if_nobody_came(group)
+        out.replies.append((reply, left))
+        return out
+
+    def _leaves(self, group: ClassicGroup, who: m.LeaveGroupRequest.MemberIdentity, out: Outcome) -> Error:
+        member_id: str | None = who.member_id
+        if member_id in group.pending:
+            self.sessions.expect_no_more(group, who.member_id)
+            del group.pending[who.member_id]
+            return Error.NONE
+        if not member_id:  # whoever administers the group names a static member by its instance id alone
+            member_id = group.instances.get(who.group_instance_id or "")
+            if member_id is None:
+                return Error.UNKNOWN_MEMBER_ID
+        try:
+            member = group.require_member(member_id, who.group_instance_id)
+        except Refused as refused:
+            return refused.error
+        self.rebalances.remove(group, member, Error.UNKNOWN_MEMBER_ID, out)
+        return Error.NONE
+
+    def _went_silent(self, group: ClassicGroup, member_id: str, now_ms: int, out: Outcome) -> None:
+        member = group.members.get(member_id)
+        if member is None:
+            self._joins.give_up_pending(group, member_id, out, now_ms)
+        else:
+            self.rebalances.remove(group, member, Error.UNKNOWN_MEMBER_ID, out)
+            if group.phase is not State.PREPARING_REBALANCE:
+                self.rebalances.prepare(group, out, now_ms)
+            elif group.have_all_joined:
+                self.rebalances.complete_join(group, out, now_ms)
+        self._forget_if_nobody_came(group)
+
+    def _forget_if_nobody_came(self, group: ClassicGroup) -> None:
+        """A group that is not in the log and that nobody is expected in any more leaves no trace."""
+        if group.phase is State.EMPTY and not group.pending and group.stored is None:
+            if group.may_have_offsets:
+                self._groups[group.group_id] = SimpleGroup(group.group_id)
+            elif self._groups.get(group.group_id) is group:
+                del self._groups[group.group_id]
+
+    # Administration.
+
+    def described(self, group_id: str, version: int) -> m.DescribeGroupsResponse.DescribedGroup:
+        return views.described(group_id, self._groups.get(group_id), version)
+
+    # The log.
+
+    def replay(
+        self, kind: int, key: bytes, value: bytes | None, offset: int, timestamp_ms: int, stamp: ProducerStamp | None
+    ) -> None:
+        record_key = decode_key(Kind.GROUP, key)
+        assert isinstance(record_key, m.GroupMetadataKey)
+        group = self._groups.get(record_key.group)
+        if value is None:
+            if isinstance(group, ClassicGroup) and group.stored is not None:
+                self.rebalances.drop(group)
+                del self._groups[record_key.group]
+            return
+        decoded = decode_value(Kind.GROUP, record_key, value)
+        assert isinstance(decoded, m.GroupMetadataValue)
+        if self._is_loaded and isinstance(group, ClassicGroup):
+            self.rebalances.replayed(group, decoded)
+        else:
+            self._groups[record_key.group] = from_log(record_key.group, decoded)
+
+    def loaded(self, now_ms: int) -> Outcome:
+        """Members go on as they were, and their sessions begin anew: nobody could be heard meanwhile."""
+        self._is_loaded = True
+        out = Outcome()
+        for group in [one for one in self._groups.values() if isinstance(one, ClassicGroup)]:
+            self.take_in(group, now_ms)
+            if len(group.members) > self._config.group_max_size:
+                self.rebalances.prepare(group, out, now_ms)
+        return out
+
+    def take_in(self, group: ClassicGroup, now_ms: int) -> None:
+        """A group from the log, or from the new protocol, is this part's to look after."""
+        self._groups[group.group_id] = group
+        for member in group.members.values():
+            self.sessions.heard_of(group, member, now_ms)
+
+    def give_away(self, group: ClassicGroup) -> None:
+        """To the new protocol. Whoever waits is to be answered by the caller (`answers.dismiss`)."""
+        self.rebalances.drop(group)
+        self._groups.pop(group.group_id, None)
+
+    def image_changed(self, delta: Delta, now_ms: int) -> Outcome:
+        """Members of classic groups look after topics themselves."""
+        return Outcome()
+
+    def unloaded(self, now_ms: int) -> Outcome:
+        out = Outcome()
+        for group in self._groups.values():
+            if isinstance(group, ClassicGroup):
+                for member in group.members.values():
+                    dismiss(group, member, Error.NOT_COORDINATOR, UNKNOWN_MEMBER, out)
+        return out
+
+
+def from_log(group_id: str, value: m.GroupMetadataValue) -> ClassicGroup:
+    group = ClassicGroup(group_id, value.current_state_timestamp)
+    group.protocol_type = value.protocol_type
+    for stored in value.members:
+        group.add(records.member_of(stored, value.protocol), value.protocol_type)
+    group.generation = value.generation
+    group.protocol = value.protocol
+    group.leader = value.leader
+    group.phase = State.STABLE if value.members else State.EMPTY
+    group.stored = value
+    group.find_subscribed_topics()
+    return group
+
+
+def _differs(said: str | None, agreed: str | None) -> bool:
+    """Older clients do not say."""
+    return said is not None and agreed is not None and said != agreed
