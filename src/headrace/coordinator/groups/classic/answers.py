@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from headrace.coordinator.groups.classic.group import ClassicGroup
 from headrace.coordinator.groups.classic.member import Member
 from headrace.coordinator.shard import Outcome
 from headrace.errors import Error
 from headrace.protocol import messages as m
 
-UNKNOWN_MEMBER = ""
+UNKNOWN_MEMBER: Final = ""
 """The member id of whoever has none."""
+SEVERAL_LEAVE_VERSION: Final = 3
+"""From here on LeaveGroup names several members, and answers each."""
 
 
 def joined(group: ClassicGroup, member: Member) -> m.JoinGroupResponse:
@@ -46,6 +50,19 @@ def synced(group: ClassicGroup, assignment: bytes) -> m.SyncGroupResponse:
 
 def sync_refused(error: Error) -> m.SyncGroupResponse:
     return m.SyncGroupResponse(error_code=error)
+
+
+def left(body: m.LeaveGroupRequest, errors: list[Error], version: int) -> m.LeaveGroupResponse:
+    if version < SEVERAL_LEAVE_VERSION:
+        return m.LeaveGroupResponse(error_code=errors[0])
+    return m.LeaveGroupResponse(
+        members=[
+            m.LeaveGroupResponse.MemberResponse(
+                member_id=who.member_id, group_instance_id=who.group_instance_id, error_code=error
+            )
+            for who, error in zip(body.members, errors, strict=True)
+        ]
+    )
 
 
 def answer_join(group: ClassicGroup, member: Member, response: m.JoinGroupResponse, out: Outcome) -> None:

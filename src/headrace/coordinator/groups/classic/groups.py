@@ -9,9 +9,11 @@ from typing import Final, Protocol
 
 from headrace.coordinator.groups.classic import records, views
 from headrace.coordinator.groups.classic.answers import (
+    SEVERAL_LEAVE_VERSION,
     UNKNOWN_MEMBER,
     dismiss,
     join_refused,
+    left,
     sync_refused,
     synced,
 )
@@ -44,11 +46,24 @@ class OtherProtocol(Protocol):
     def classic_join(self, group: Group, joining: Joining, now_ms: int) -> Outcome: ...
     def classic_sync(self, group: Group, body: m.SyncGroupRequest, reply: Reply, now_ms: int) -> Outcome: ...
     def classic_heartbeat(self, group: Group, body: m.HeartbeatRequest, reply: Reply, now_ms: int) -> Outcome: ...
-    def classic_leave(self, group: Group, body: m.LeaveGroupRequest, reply: Reply, now_ms: int) -> Outcome: ...
+    def classic_leave(
+        self, group: Group, body: m.LeaveGroupRequest, version: int, reply: Reply, now_ms: int
+    ) -> Outcome:
+        """Of `version` 3 and later there is an answer for each member, before only one error (`left`)."""
 
 
 class ClassicGroups:
-    __slots__ = ("_config", "_context", "_groups", "_is_loaded", "_joins", "other_protocol", "rebalances", "sessions")
+    __slots__ = (
+        "_config",
+        "_context",
+        "_groups",
+        "_is_loaded",
+        "_joins",
+        "_record_bytes_max",
+        "other_protocol",
+        "rebalances",
+        "sessions",
+    )
 
     kinds = (GROUP_METADATA,)
 
@@ -57,7 +72,10 @@ class ClassicGroups:
         self._groups = context.groups
         self._config = context.group_config
         self.sessions = Sessions(context.timers, self._went_silent)
-        self.rebalances = Rebalances(self._config, context.timers, self.sessions, record_bytes_max)
+        self.rebalances = Rebalances(
+            self._config, context.timers, self.sessions, self._forget_if_nobody_came, record_bytes_max
+        )
+        self._record_bytes_max = record_bytes_max
         self._joins = Joins(self.rebalances, self.sessions, self._config.group_max_size)
         self._is_loaded = False
         self.other_protocol: OtherProtocol | None = None
@@ -114,7 +132,7 @@ class ClassicGroups:
         if not config.group_min_session_timeout_ms <= body.session_timeout_ms <= config.group_max_session_timeout_ms:
             return Error.INVALID_SESSION_TIMEOUT
         # It could never be written. Kafka finds out when the leader has assigned, and all members pay for it.
-        if sum(len(protocol.metadata) for protocol in body.protocols) > RECORD_BYTES_MAX:
+        if sum(len(protocol.metadata) for protocol in body.protocols) > self._record_bytes_max:
             return Error.UNKNOWN_SERVER_ERROR
         return Error.NONE
 
@@ -155,14 +173,14 @@ class ClassicGroups:
     def is_alive(self, body: m.HeartbeatRequest, now_ms: int) -> bool:
         """A heartbeat that needs no other answer than that all is well: nearly all of them, thousands a second."""
         group = self._groups.get(body.group_id)
-        if group.__class__ is not ClassicGroup:
+        if not isinstance(group, ClassicGroup):
             return False
-        member = group.members.get(body.member_id)  # type: ignore[union-attr]
+        member = group.members.get(body.member_id)
         if (
             member is None
-            or body.generation_id != group.generation  # type: ignore[union-attr]
+            or body.generation_id != group.generation
             or body.group_instance_id != member.instance_id
-            or HEARTBEAT[group.phase]  # type: ignore[union-attr]
+            or HEARTBEAT[group.phase]
         ):
             return False
         member.deadline_ms = now_ms + member.session_timeout_ms
@@ -182,27 +200,24 @@ class ClassicGroups:
             raise Refused(Error.UNKNOWN_MEMBER_ID)
         return self.other_protocol.classic_heartbeat(group, body, reply, now_ms)
 
-    def leave(self, body: m.LeaveGroupRequest, reply: Reply, now_ms: int) -> Outcome:
-        """Before v3 one member leaves, named by `member_id`: `one_leaves` makes it a list, and an answer of one."""
+    def leave(self, body: m.LeaveGroupRequest, version: int, reply: Reply, now_ms: int) -> Outcome:
+        if version < SEVERAL_LEAVE_VERSION:
+            body.members = [m.LeaveGroupRequest.MemberIdentity(member_id=body.member_id)]
         if not body.group_id:
             raise Refused(Error.INVALID_GROUP_ID)
         group = self._groups.get(body.group_id)
         if group is not None and not isinstance(group, ClassicGroup | SimpleGroup) and self.other_protocol is not None:
-            return self.other_protocol.classic_leave(group, body, reply, now_ms)
+            return self.other_protocol.classic_leave(group, body, version, reply, now_ms)
         out = Outcome()
-        left = m.LeaveGroupResponse()
-        for one in body.members:
-            error = self._leaves(group, one, out) if isinstance(group, ClassicGroup) else Error.UNKNOWN_MEMBER_ID
-            left.members.append(
-                m.LeaveGroupResponse.MemberResponse(
-                    member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error
-                )
-            )
-        if isinstance(group, ClassicGroup) and any(not member.error_code for member in left.members):
+        errors = [
+            self._leaves(group, one, out) if isinstance(group, ClassicGroup) else Error.UNKNOWN_MEMBER_ID
+            for one in body.members
+        ]
+        if isinstance(group, ClassicGroup) and Error.NONE in errors:
             if group.phase is not State.EMPTY:
                 self.rebalances.go_on(group, out, now_ms)
             self._forget_if_nobody_came(group)
-        out.replies.append((reply, left))
+        out.replies.append((reply, left(body, errors, version)))
         return out
 
     def _leaves(self, group: ClassicGroup, who: m.LeaveGroupRequest.MemberIdentity, out: Outcome) -> Error:

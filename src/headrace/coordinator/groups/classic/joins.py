@@ -70,11 +70,7 @@ class Joins:
     def join(self, group: ClassicGroup, joining: Joining, new_id: str, out: Outcome, now_ms: int) -> None:
         """`new_id` is for whoever comes without an id."""
         if not self._has_room(group, joining.member_id):
-            if (member := group.members.get(joining.member_id)) is not None:
-                self._rebalances.remove(group, member, Error.GROUP_MAX_SIZE_REACHED, out)
-            out.replies.append((joining.reply, join_refused(Error.GROUP_MAX_SIZE_REACHED)))
-            if member is not None:
-                self._rebalances.go_on(group, out, now_ms)
+            self._turn_away(group, joining, out, now_ms)
         elif not group.supports(joining.protocol_type, joining.protocols):
             out.replies.append((joining.reply, join_refused(Error.INCONSISTENT_GROUP_PROTOCOL, joining.member_id)))
         elif not joining.member_id:
@@ -94,6 +90,15 @@ class Joins:
             return (member is not None and member.join_reply is not None) or group.joins_waiting < self._size_max
         return member is not None or len(group.members) < self._size_max
 
+    def _turn_away(self, group: ClassicGroup, joining: Joining, out: Outcome, now_ms: int) -> None:
+        out.replies.append((joining.reply, join_refused(Error.GROUP_MAX_SIZE_REACHED)))
+        member = group.members.get(joining.member_id)
+        if member is not None:
+            self._rebalances.remove(group, member, Error.GROUP_MAX_SIZE_REACHED, out)
+            self._rebalances.go_on(group, out, now_ms)
+        elif joining.member_id in group.pending:
+            self.give_up_pending(group, joining.member_id, out, now_ms)
+
     def _join_without_id(self, group: ClassicGroup, joining: Joining, new_id: str, out: Outcome, now_ms: int) -> None:
         if joining.instance_id is not None:
             known = group.instances.get(joining.instance_id)
@@ -101,9 +106,7 @@ class Joins:
                 self._return(group, group.members[known], joining, new_id, out, now_ms)
                 return
         elif joining.version >= MEMBER_ID_REQUIRED_VERSION:
-            displaced = self._sessions.expect(group, new_id, now_ms + joining.session_timeout_ms)
-            if displaced is not None:
-                self.give_up_pending(*displaced, out, now_ms)
+            self._sessions.expect(group, new_id, joining.session_timeout_ms, now_ms, out)
             out.replies.append((joining.reply, join_refused(Error.MEMBER_ID_REQUIRED, new_id)))
             return
         self._add(group, joining, new_id, out, now_ms)

@@ -8,6 +8,8 @@ Each step costs in proportion to the members of the group, and a join by itself 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from headrace.config.coordinators import GroupConfig
 from headrace.coordinator.groups.classic import records
 from headrace.coordinator.groups.classic.answers import (
@@ -29,10 +31,18 @@ from headrace.protocol import messages as m
 
 
 class Rebalances:
-    __slots__ = ("_config", "_record_bytes_max", "_sessions", "_timers", "completed")
+    __slots__ = ("_config", "_on_empty", "_record_bytes_max", "_sessions", "_timers", "completed")
 
-    def __init__(self, config: GroupConfig, timers: Timers, sessions: Sessions, record_bytes_max: int) -> None:
+    def __init__(
+        self,
+        config: GroupConfig,
+        timers: Timers,
+        sessions: Sessions,
+        on_empty: Callable[[ClassicGroup], None],
+        record_bytes_max: int,
+    ) -> None:
         self._config = config
+        self._on_empty = on_empty
         self._timers = timers
         self._sessions = sessions
         self._record_bytes_max = record_bytes_max
@@ -94,7 +104,9 @@ class Rebalances:
             return
         group.next_generation(now_ms)
         if group.phase is State.EMPTY:
-            out.records.append(records.record(group.group_id, records.value_of(group, {}, now_ms)))
+            if group.stored is not None:
+                out.records.append(records.record(group.group_id, records.value_of(group, {}, now_ms)))
+            self._on_empty(group)
             return
         for member in group.members.values():
             answer_join(group, member, joined(group, member), out)
