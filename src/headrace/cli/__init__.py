@@ -46,6 +46,16 @@ COMMANDS: Final[dict[str, Command]] = {
         "Create, look at, change, delete and trim topics, of any Kafka cluster.",
         "headrace topic create orders --partitions 6 --config retention.ms=7d",
     ),
+    "cluster": Command(
+        "headrace.cli.cluster:app",
+        "Look at a cluster: its brokers, its features, and what is wrong with it.",
+        "headrace cluster describe --bootstrap 127.0.0.1:9092",
+    ),
+    "quorum": Command(
+        "headrace.cli.quorum:app",
+        "Look at the quorum that keeps a cluster's metadata.",
+        "headrace quorum describe",
+    ),
     "protocol": Command(
         "headrace.cli.protocol:app",
         "Show the shape of any Kafka message, and explain a captured frame field by field.",
