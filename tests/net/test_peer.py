@@ -88,7 +88,10 @@ def test_a_link_that_breaks_fails_what_waits_on_it(run: Run) -> None:
 @on_every_loop
 def test_an_answer_that_does_not_come_breaks_the_link(run: Run) -> None:
     async def scenario() -> None:
-        async with broker(lambda connection, frame: connection.reserve()) as peer:
+        def never(connection: Connection, frame: memoryview) -> None:
+            connection.reserve()
+
+        async with broker(never) as peer:
             other = peer.send(HeartbeatRequest(), 1)
             with pytest.raises(Disconnected, match=r"did not answer HeartbeatRequest within 0\.05 s"):
                 await peer.call(HeartbeatRequest(), 1, 0.05)

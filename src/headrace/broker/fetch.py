@@ -43,7 +43,7 @@ WARMINGS_MAX: Final = 64
 class Fetch:
     """The handler. `workers` read what is not in memory."""
 
-    __slots__ = ("fetch_max_bytes", "memory", "replicas", "sessions", "workers")
+    __slots__ = ("errors", "fetch_max_bytes", "memory", "replicas", "sessions", "waiting", "workers")
 
     def __init__(
         self, replicas: Replicas, sessions: Sessions, memory: ReplyMemory, workers: Workers, *, fetch_max_bytes: int
@@ -53,11 +53,16 @@ class Fetch:
         self.memory = memory
         self.workers = workers
         self.fetch_max_bytes = fetch_max_bytes
+        self.errors: dict[int, int] = {}
+        """How often each error was answered, by partition."""
+        self.waiting = 0
+        """Fetches that wait for records, or for memory."""
 
     def handle(self, connection: Connection, request: Request) -> FetchResponse | None:
         body: FetchRequest = request.body
         context = self.sessions.begin(body, request.version, self.replicas.now_ms())
         if context.error:
+            self.errors[context.error] = self.errors.get(context.error, 0) + 1
             return context.reply([])
         return Fetching(self, connection, request, context).advance()
 
@@ -72,6 +77,7 @@ class Fetching:
         "_deadline_s",
         "_fetch",
         "_is_last",
+        "_is_waiting",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
@@ -96,6 +102,7 @@ class Fetching:
         self._slot: Slot | None = None
         self._watched: list[Partition] = []
         self._missing_bytes = 0
+        self._is_waiting = False
         self._timer: Wait | None = None
         self._warmings = 0
         self._is_last = body.max_wait_ms <= 0
@@ -161,13 +168,34 @@ class Fetching:
 
     def _reply(self, gathered: list[Gathered]) -> FetchResponse:
         for part in gathered:
-            part.release()
+            if part.fetched is not None:
+                self._count(part)
+                part.release()
+            if part.data.error_code:
+                self._count_error(part)
         response = self._context.reply(
             [(part.wanted, part.data) for part in gathered], is_follower=self._terms.is_follower
         )
         if self._terms.version >= LEADER_HINT_VERSION and any(part.data.error_code for part in gathered):
             hint_leaders(response, self._fetch.replicas.image, self._connection.listener.name)
         return response
+
+    def _count(self, part: Gathered) -> None:
+        fetched, partition = part.fetched, part.partition
+        if fetched is None or partition is None:
+            return
+        traffic = partition.traffic
+        if self._terms.is_follower:
+            traffic.replicated_bytes_out += fetched.size_bytes
+        else:
+            traffic.bytes_out += fetched.size_bytes
+            traffic.messages_out += fetched.end_offset - part.wanted.fetch_offset
+
+    def _count_error(self, part: Gathered) -> None:
+        errors, wanted = self._fetch.errors, part.wanted
+        errors[part.data.error_code] = errors.get(part.data.error_code, 0) + 1
+        if (traffic := self._fetch.replicas.traffic_of(wanted.topic, wanted.topic_id)) is not None:
+            traffic.fetch_errors += 1
 
     def _later(self) -> None:
         if self._slot is None:
@@ -198,10 +226,16 @@ class Fetching:
         self._set_timer()
 
     def _set_timer(self) -> None:
+        if not self._is_waiting:
+            self._is_waiting = True
+            self._fetch.waiting += 1
         waits = self._fetch.replicas.waits
         self._timer = waits.at(min(self._deadline_s, waits.time() + LOOK_MS / 1000), self._timed_out)
 
     def _stop_waiting(self) -> None:
+        if self._is_waiting:
+            self._is_waiting = False
+            self._fetch.waiting -= 1
         for partition in self._watched:
             partition.unwatch(self)
         self._watched.clear()

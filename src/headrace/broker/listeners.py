@@ -9,6 +9,7 @@ from collections.abc import Callable
 from headrace.config import ListenerConfig, RequestConfig
 from headrace.config.listeners import host_and_port
 from headrace.metadata.image import Endpoint
+from headrace.metrics.requests import RequestFigures, Stopwatch
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
 from headrace.net.listener import Limits, Listener
@@ -33,8 +34,9 @@ class Listeners:
         self,
         config: ListenerConfig,
         request: RequestConfig,
-        handler: Callable[[Connection, memoryview], None],
+        handler: Callable[[Connection, memoryview], RequestFigures | None],
         host_name: Callable[[], str],
+        stopwatch: Stopwatch | None = None,
     ) -> None:
         """`host_name` is what the machine is called, for listeners on all of its addresses."""
         self._config = config
@@ -51,7 +53,10 @@ class Listeners:
             idle_ms=config.connections_max_idle_ms,
             slow_ms=config.connections_max_stalled_ms,
         )
-        self.all = [Listener(address.name, handler, limits, self.budget) for address in config.addresses()]
+        stopwatch = stopwatch or Stopwatch(lambda: 0)
+        self.all = [
+            Listener(address.name, handler, limits, self.budget, stopwatch=stopwatch) for address in config.addresses()
+        ]
         self.endpoints: list[Endpoint] = []
         """What clients are told, by listener, once they are open."""
 

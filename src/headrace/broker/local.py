@@ -38,6 +38,7 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
         workers_of=workers_of,
         clean=processes.start,
         now_ms=now_ms,
+        clock_ns=time.perf_counter_ns,
         random_bytes=os.urandom,
         choose=secrets.randbelow,
         host_name=socket.gethostname,

@@ -31,6 +31,7 @@ from headrace.metadata.features import SUPPORTED
 from headrace.metadata.image import Endpoint, ResourceType
 from headrace.metadata.service import Member, MetadataPorts, MetadataService, format_metadata
 from headrace.metadata.topics import TopicDefaults
+from headrace.metrics.requests import Stopwatch
 from headrace.protocol import messages as m
 from headrace.raft.metadata_log import FOLDER, is_formatted
 from headrace.replica.manager import Replicas
@@ -62,6 +63,7 @@ class Node:
     """Start it, and stop it, once. `failed` is done when it can't keep its promises any more and is to stop."""
 
     __slots__ = (
+        "_clock_ns",
         "_config",
         "_directories",
         "_flushers",
@@ -85,6 +87,8 @@ class Node:
         self._ports = ports
         self._loop = asyncio.get_running_loop()
         self._now_ms = SteadyClock(ports.now_ms)
+        loop_time = self._loop.time
+        self._clock_ns = ports.clock_ns or (lambda: int(loop_time() * 1e9))
         self.id = config.identity.node_id
         self.cluster_id = ""
         self.failed: asyncio.Future[HeadraceError] = self._loop.create_future()
@@ -167,7 +171,9 @@ class Node:
         replicas.on_offline = self._directory_offline
         memory = ReplyMemory(config.fetch.fetch_replies_max_bytes, self._loop.call_soon)
         router = self._router(metadata, replicas, lifecycle, memory)
-        listeners = self._listeners = Listeners(config.listener, config.request, router.handle, ports.host_name)
+        listeners = self._listeners = Listeners(
+            config.listener, config.request, router.handle, ports.host_name, Stopwatch(self._clock_ns)
+        )
         memory.on_full = listeners.relieve
         await listeners.bind()
         await lifecycle.start(
@@ -253,9 +259,9 @@ class Node:
         )
         offsets = Offsets(replicas, workers)
         routes = [
-            Route(m.ProduceRequest, produce.handle),
-            Route(m.FetchRequest, fetch.handle),
-            Route(m.ListOffsetsRequest, offsets.list),
+            Route(m.ProduceRequest, produce.handle, errors=produce.errors, is_scanned=False),
+            Route(m.FetchRequest, fetch.handle, errors=fetch.errors, is_scanned=False),
+            Route(m.ListOffsetsRequest, offsets.list, errors=offsets.errors),
             Route(m.MetadataRequest, topic_metadata.handle),
             Route(m.FindCoordinatorRequest, cluster.find_coordinator),
             Route(m.ApiVersionsRequest, cluster.api_versions),
@@ -317,7 +323,7 @@ class Node:
                 disk,
                 self._ports.workers_of("flusher"),
                 call_soon=self._loop.call_soon,
-                clock=self._loop.time,
+                clock=lambda: self._clock_ns() / 1e9,
                 on_offline=went_offline,
                 behind=self._ports.workers_of("write-behind"),
             )

@@ -11,6 +11,7 @@ from collections import Counter
 from typing import Final
 
 from headrace.broker.fetch_read import impatient
+from headrace.broker.response_errors import count_errors
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
 from headrace.net.connection import Connection, Slot
 from headrace.protocol.frame import Request, write_response
@@ -59,11 +60,13 @@ EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 class Offsets:
     """The handlers. `workers` read what is not in memory."""
 
-    __slots__ = ("replicas", "workers")
+    __slots__ = ("errors", "replicas", "workers")
 
     def __init__(self, replicas: Replicas, workers: Workers) -> None:
         self.replicas = replicas
         self.workers = workers
+        self.errors: dict[int, int] = {}
+        """How often ListOffsets answered each error; the router counts in it too."""
 
     def list(self, connection: Connection, request: Request) -> ListOffsetsResponse | None:
         return Listing(self, connection, request).advance()
@@ -157,6 +160,7 @@ class Listing:
             response = self.advance()
             if response is not None:
                 assert self._slot is not None
+                count_errors(response, self._offsets.errors)
                 self._slot.fill(write_response(response, self._version, self._correlation_id))
         except Exception:
             logger.exception("ListOffsets of %s failed; the connection is closed", self._connection)

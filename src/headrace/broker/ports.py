@@ -28,6 +28,8 @@ class NodePorts:
     choose: Callable[[int], int]
     """A number below the one it is given, at random."""
     host_name: Callable[[], str]
+    clock_ns: Callable[[], int] | None = None
+    """A clock for short times, that never goes back; the loop's when there is none."""
     open_files: int = 1000
     """How many files of segments may be open at once."""
     rest: Callable[[], None] = _nothing

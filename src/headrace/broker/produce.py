@@ -38,13 +38,17 @@ _ATTRIBUTES_AT: Final = 22  # the lower byte
 class Produce:
     """`handle` is the handler. A request for one partition, which nearly all are, takes its reply from `_spare`."""
 
-    __slots__ = ("_replicas", "_spare", "_workers", "waits")
+    __slots__ = ("_replicas", "_spare", "_workers", "errors", "waiting", "waits")
 
     def __init__(self, replicas: Replicas, workers: Workers) -> None:
         """The workers open and recompress batches."""
         self._replicas = replicas
         self._workers = workers
         self.waits: Waits = replicas.waits
+        self.errors: dict[int, int] = {}
+        """How often each error was answered, by partition."""
+        self.waiting = 0
+        """Requests that are not answered yet."""
         self._spare: list[m.ProduceResponse] = []
         """Replies without errors, for one partition each, that were sent: making one takes longer than an append."""
 
@@ -156,6 +160,9 @@ class Produce:
         version: int,
         connection: Connection,
     ) -> None:
+        self.errors[refused.error] = self.errors.get(refused.error, 0) + 1
+        if (traffic := self._replicas.traffic_of(topic, topic_id)) is not None:
+            traffic.produce_errors += 1
         answer.error_code = refused.error
         answer.error_message = refused.text
         answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1

@@ -99,6 +99,7 @@ class PendingReply:
         body: m.ProduceRequest = self._request.body
         body.topic_data = []  # views of a frame that is not ours any more
         self._count = len(waiting) + len(held)
+        self._produce.waiting += 1
         if body.acks != 0:
             self._timer = self._produce.waits.after_ms(body.timeout_ms, self._timed_out)
         for part in held:
@@ -129,6 +130,7 @@ class PendingReply:
         if error:
             answer.error_message = error.text
             self._has_errors = True
+            self._produce.errors[error] = self._produce.errors.get(error, 0) + 1
         self._one_less()
 
     def _one_less(self) -> None:
@@ -142,11 +144,14 @@ class PendingReply:
 
     def _timed_out(self) -> None:
         if self._slot is not None:
+            errors = self._produce.errors
+            errors[Error.REQUEST_TIMED_OUT] = errors.get(Error.REQUEST_TIMED_OUT, 0) + self._count
             self._send()
 
     def _send(self) -> None:
         slot, self._slot = self._slot, None
         assert slot is not None
+        self._produce.waiting -= 1
         if self._request.body.acks:
             slot.fill(write_response(self._reply, self._request.version, self._request.correlation_id))
             return

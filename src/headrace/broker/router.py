@@ -12,7 +12,9 @@ from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from headrace.broker.response_errors import count_errors
 from headrace.errors import Error, ProtocolError
+from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
@@ -40,10 +42,21 @@ class Serves(Enum):
 class Route:
     """An API as it is served: all stable versions that there are shapes for."""
 
-    __slots__ = ("api", "handler", "max_version", "min_version", "serves")
+    __slots__ = ("api", "figures", "handler", "is_scanned", "max_version", "min_version", "serves")
 
-    def __init__(self, name: type[Message], handler: Handler, serves: Iterable[Serves] = (Serves.CLIENTS,)) -> None:
-        """`name` is the class of the request."""
+    def __init__(
+        self,
+        name: type[Message],
+        handler: Handler,
+        serves: Iterable[Serves] = (Serves.CLIENTS,),
+        *,
+        errors: dict[int, int] | None = None,
+        is_scanned: bool = True,
+    ) -> None:
+        """`name` is the class of the request.
+
+        The errors in what the handler returns are counted in `errors`; where it `is_scanned` not, the handler does.
+        """
         key = name.shape.key
         api = find_api(key) if key is not None else None
         assert api is not None, f"{name.__name__} is not a request"
@@ -52,6 +65,8 @@ class Route:
         self.min_version, self.max_version = min(stable), max(stable)
         self.handler = handler
         self.serves = tuple(serves)
+        self.figures = RequestFigures(api.name, errors)
+        self.is_scanned = is_scanned
 
     @property
     def advertised_min_version(self) -> int:
@@ -77,30 +92,36 @@ class Router:
         self._elements_max = elements_max
         self._tasks: dict[asyncio.Task[None], None] = {}
 
-    def handle(self, connection: Connection, frame: memoryview) -> None:
+    def handle(self, connection: Connection, frame: memoryview) -> RequestFigures | None:
         """What a listener calls with each frame. Raises ProtocolError for what ends the connection."""
         request = read_request(frame, self._elements_max)
         if isinstance(request, Unsupported):
             self._unsupported(connection, request)
-            return
+            return None
         route = self._routes.get(request.api.key)
         if route is None or not route.min_version <= request.version <= route.max_version:
             raise ProtocolError(f"{request.api.name} v{request.version} is not served on {connection.listener.name}")
         result = route.handler(connection, request)
         if result is None:
-            return
+            return route.figures
         if isinstance(result, Message):
             connection.reply(write_response(result, request.version, request.correlation_id))
+            if route.is_scanned:
+                count_errors(result, route.figures.errors)
         else:
-            self._run(connection, request, result)
+            self._run(connection, request, result, route.figures.errors)
+        return route.figures
 
-    def _run(self, connection: Connection, request: Request, work: Coroutine[Any, Any, Message]) -> None:
+    def _run(
+        self, connection: Connection, request: Request, work: Coroutine[Any, Any, Message], errors: dict[int, int]
+    ) -> None:
         slot = connection.reserve()
 
         async def answer() -> None:
             try:
                 message = await work
                 slot.fill(write_response(message, request.version, request.correlation_id))
+                count_errors(message, errors)
             except Exception:
                 logger.exception("%s v%d of %s failed", request.api.name, request.version, connection)
                 connection.abort()

@@ -13,6 +13,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.errors import ProtocolError
+from headrace.metrics.requests import RequestFigures
 from headrace.net.framing import FrameProtocol
 
 if TYPE_CHECKING:
@@ -28,19 +29,27 @@ HELD_BYTES_MAX: Final = 4096
 class Slot:
     """The place of a reply among the replies of a connection."""
 
-    __slots__ = ("_buffers", "_connection", "_is_filled", "_queued_bytes")
+    __slots__ = ("_buffers", "_connection", "_figures", "_is_filled", "_queued_bytes", "_read_ns", "_since_ns")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._buffers: list[Any] = []
         self._is_filled = False
         self._queued_bytes = 0
+        self._figures: RequestFigures | None = None
+        """Where its times are counted: what waits for its reply, from `_since_ns` on, then for those before it."""
+        self._read_ns = 0
+        self._since_ns = 0
 
     def fill(self, buffers: list[Any]) -> None:
         """Send these buffers when it is their turn; none at all for a request that gets no reply (acks=0)."""
         assert not self._is_filled, "a request has one reply"
         self._buffers = buffers
         self._is_filled = True
+        if self._figures is not None:
+            now_ns = self._connection.listener.stopwatch.clock_ns()
+            self._figures.remote_wait.observe(now_ns - self._since_ns)
+            self._since_ns = now_ns
         self._connection._slot_filled(self)
 
 
@@ -149,6 +158,11 @@ class Connection(FrameProtocol):
             sent = slots.popleft()
             self._queued_bytes -= sent._queued_bytes
             buffers += sent._buffers
+            if (figures := sent._figures) is not None:
+                now_ns = slot._since_ns or self.listener.stopwatch.clock_ns()
+                figures.total.observe(now_ns - sent._read_ns)
+                if sent is not slot:
+                    figures.send.observe(now_ns - sent._since_ns)
         if buffers and not self._is_closing:
             # Slots that are filled in one round, by a group commit say, go together too; and then frames that waited
             # for them are handled together.
@@ -171,6 +185,12 @@ class Connection(FrameProtocol):
     def frames_begin(self) -> None:
         # Replies to requests that came together go together: to send is the dearest part of a small request.
         self._is_holding = True
+        stopwatch = self.listener.stopwatch
+        stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
+
+    def frame_completed(self) -> None:
+        stopwatch = self.listener.stopwatch
+        stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
 
     def frames_end(self) -> None:
         self._is_holding = False
@@ -222,14 +242,48 @@ class Connection(FrameProtocol):
         self._update_reading()
 
     def frame_received(self, frame: memoryview) -> None:
-        self.active_at = self.listener.tick
+        listener = self.listener
+        self.active_at = listener.tick
         try:
-            self.listener.handler(self, frame)
+            figures = listener.handler(self, frame)
         except ProtocolError as error:
             self.frame_refused(error)
+            return
         except Exception:
             logger.exception("the handler of %s failed; the connection is closed", self)
             self.abort()
+            return
+        if figures is None:
+            return
+        # In line, because every request comes here; docs/decisions/0093-metrics.md.
+        stopwatch = listener.stopwatch
+        start_ns = stopwatch.at_ns
+        stopwatch.at_ns = end_ns = stopwatch.clock_ns()
+        spent_ns = end_ns - start_ns
+        if start_ns == stopwatch.read_ns and not self._slots:
+            at_once = figures.at_once
+            at_once.counts[spent_ns.bit_length()] += 1
+            at_once.sum_ns += spent_ns
+        else:
+            self._note(figures, stopwatch.read_ns, start_ns, end_ns)
+
+    def _note(self, figures: RequestFigures, read_ns: int, start_ns: int, end_ns: int) -> None:
+        """The times of a request that came behind another one, or whose reply is not sent yet."""
+        local, spent_ns = figures.local, end_ns - start_ns
+        local.counts[spent_ns.bit_length()] += 1
+        local.sum_ns += spent_ns
+        if start_ns != read_ns:
+            queue, queued_ns = figures.queue, start_ns - read_ns
+            queue.counts[queued_ns.bit_length()] += 1
+            queue.sum_ns += queued_ns
+        slots = self._slots
+        if slots and slots[-1]._figures is None:
+            slot = slots[-1]
+            slot._figures, slot._read_ns, slot._since_ns = figures, read_ns, end_ns
+        else:
+            total, total_ns = figures.total, end_ns - read_ns
+            total.counts[total_ns.bit_length()] += 1
+            total.sum_ns += total_ns
 
     def frame_refused(self, error: ProtocolError) -> None:
         logger.warning("closing %s: %s", self, error)

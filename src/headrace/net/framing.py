@@ -85,6 +85,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def progressed(self) -> None:
         """More of an unfinished frame came."""
 
+    def frame_completed(self) -> None:
+        """A frame that came in parts is whole, and follows."""
+
     def frames_begin(self) -> None:
         """Frames follow, one or many, that came together."""
 
@@ -228,6 +231,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
             return
         # The frame is whole. A handler may stop the frames, and then the next bytes must find the shared buffer.
         self._release()
+        self.frame_completed()
         self.frame_received(memoryview(frame)[SIZE_BYTES:size])
         self._receiver.give_back_buffer(frame)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from headrace.errors import HeadraceError
+from headrace.metrics.requests import RequestFigures, Stopwatch
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
 from headrace.net.framing import Receiver
@@ -51,14 +52,16 @@ class Counters:
 class Listener:
     """Accepts connections and hands their frames to `handler`, on the loop, one after another.
 
-    The handler must not keep the frame: it is a view into a buffer that is used again.
+    The handler must not keep the frame: it is a view into a buffer that is used again. It returns where the times of
+    the request are counted, by the clock of `stopwatch`; or None, when nobody counts them.
     """
 
     name: str
-    handler: Callable[[Connection, memoryview], None]
+    handler: Callable[[Connection, memoryview], RequestFigures | None]
     limits: Limits = field(default_factory=Limits)
     budget: Budget = field(default_factory=lambda: Budget(512 << 20))
     counters: Counters = field(default_factory=Counters)
+    stopwatch: Stopwatch = field(default_factory=lambda: Stopwatch(lambda: 0))
     tick: int = 0
     connections: dict[int, Connection] = field(default_factory=dict)
     receiver: Receiver = field(init=False)

@@ -17,6 +17,7 @@ from headrace.errors import Error, HeadraceError, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import UNASSIGNED_DIRECTORY, Image, ResourceType
 from headrace.metadata.image import Partition as PartitionState
+from headrace.metrics.traffic import TopicTraffic
 from headrace.replica.partition import Partition
 from headrace.replica.topic_settings import TopicSettings
 from headrace.replica.waits import Waits
@@ -57,6 +58,7 @@ class Replicas:
         "now_ms",
         "on_deleted",
         "on_offline",
+        "traffic",
         "waits",
     )
 
@@ -84,6 +86,8 @@ class Replicas:
         """Called when a partition was deleted, with the time in ms until its files may go."""
         self._settings = settings
         self._call_soon = call_soon
+        self.traffic: dict[bytes, TopicTraffic] = {}
+        """By topic id, of those that the node hosts a partition of."""
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[bytes, int], Partition] = {}
         self._missing: dict[tuple[bytes, int], bool] = {}
@@ -114,6 +118,16 @@ class Replicas:
         """All that there are so far, in the order in which they came."""
         yield from self._by_id.values()
 
+    def traffic_of(self, topic: str, topic_id: bytes) -> TopicTraffic | None:
+        """Of a topic by its id, or by its name where it has no id; None when the node hosts nothing of it."""
+        found = self.traffic.get(topic_id)
+        return self.traffic.get(self.image.topic_ids.get(topic, b"")) if found is None else found
+
+    def offline_count(self) -> int:
+        """Partitions that the node should serve and can't."""
+        offline = sum(len(directory.offline_logs) for directory in self.directories.all)
+        return offline + sum(partition.offline is not None for partition in self._by_id.values()) + len(self._failed)
+
     def _look_for(self, topic_id: bytes | None, index: int, name: str | None = None) -> Partition:
         topic = self.image.topics.get(topic_id) if topic_id is not None else None
         if topic is None or topic_id is None:
@@ -143,6 +157,7 @@ class Replicas:
         for topic_id, topic in delta.removed_topics.items():
             for index in topic.partitions:
                 self._drop(topic_id, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+            self.traffic.pop(topic_id, None)
         for topic_id, changed in delta.changed_topics.items():
             topic = image.topics[topic_id]
             for index in changed:
@@ -198,6 +213,7 @@ class Replicas:
         if log.config is not self._settings.of(log.topic):
             self._set_config(log)
         partition = Partition(log.topic, topic_id, log.partition, log, self)
+        partition.traffic = self.traffic.setdefault(topic_id, partition.traffic)
         self._by_id[topic_id, log.partition] = partition
         self._partitions[log.topic, log.partition] = partition
         partition.apply(state, self.node_id)

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.metadata.image import Partition as PartitionState
+from headrace.metrics.traffic import TopicTraffic
 from headrace.replica.held_appends import HeldAppends, Turn
 from headrace.replica.in_sync import InSync
 from headrace.replica.waits import OffsetWaits, Reached
@@ -66,6 +67,7 @@ class Partition:
         "syncs_each",
         "topic",
         "topic_id",
+        "traffic",
     )
 
     def __init__(self, topic: str, topic_id: bytes, index: int, log: Log, host: FlushesSoon) -> None:
@@ -84,6 +86,8 @@ class Partition:
         """flush.messages=1: whatever is appended counts only when it is on the disk."""
         self.looks_inside = False
         """The settings make the leader look inside of what it appends; see `LeaderRules.leaves_loop`."""
+        self.traffic = TopicTraffic()
+        """What its topic takes and gives on this node, which the topic's partitions share."""
         self.held: HeldAppends | None = None
         """True while appends wait for their turn, and all that come have to take one; see `hold`."""
         self._host = host
@@ -180,7 +184,10 @@ class Partition:
         )
         if appended.is_duplicate:
             return appended
-        self._unseen_bytes += appended.size_bytes
+        size_bytes, traffic = appended.size_bytes, self.traffic
+        self._unseen_bytes += size_bytes
+        traffic.bytes_in += size_bytes
+        traffic.messages_in += appended.last_offset - appended.first_offset + 1
         if (required_acks == ACKS_ALL and in_sync.is_alone) or self.syncs_each:
             if in_sync.must_sync(appended.first_offset):
                 self._host.flush_soon(self)
@@ -222,7 +229,10 @@ class Partition:
         appended = self.log.append_as_leader(
             records, self.leader_epoch, now_ms, Origin.COORDINATOR, transaction_version=transaction_version
         )
-        self._unseen_bytes += appended.size_bytes
+        size_bytes, traffic = appended.size_bytes, self.traffic
+        self._unseen_bytes += size_bytes
+        traffic.bytes_in += size_bytes
+        traffic.messages_in += appended.last_offset - appended.first_offset + 1
         if in_sync.is_alone or self.syncs_each:
             if in_sync.must_sync(appended.first_offset):
                 self._host.flush_soon(self)

@@ -20,6 +20,7 @@ import logging
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
+from headrace.metrics.histogram import Histogram
 from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
 from headrace.storage.workers import Workers
 from headrace.storage.write_behind import WriteBehind
@@ -48,6 +49,7 @@ class Flusher:
         "_running",
         "_workers",
         "groups",
+        "latency",
         "synced_at_once",
         "synced_files",
     )
@@ -77,6 +79,8 @@ class Flusher:
         self._group = Group()
         self._running: Group | None = None
         self._is_scheduled = False
+        self.latency = Histogram()
+        """Of the groups, as long as the worker took for each."""
         self.groups = 0
         self.synced_files = 0
         self.synced_at_once = 0
@@ -124,6 +128,7 @@ class Flusher:
         if outcome is not None:
             self._costs = self._costs.learn(outcome)
             self.groups += 1
+            self.latency.observe(int(outcome.seconds * 1e9))
             self.synced_files += outcome.files
             self.synced_at_once += outcome.at_once
         elif not isinstance(error, SyncFailed):
