@@ -47,14 +47,12 @@ def _print_state(state: ClusterState) -> None:
     fenced = f", {len(info.fenced_ids)} not in service" if info.fenced_ids else ""
     facts: list[tuple[str, Cell]] = [
         ("brokers", f"{len(info.nodes)}{fenced}"),
-        ("controller", Text("none", BAD) if info.controller_id < 0 else str(info.controller_id)),
+        ("controller", Text("none", BAD) if state.controller < 0 else f"node {state.controller}"),
         ("topics", f"{count_text(len(state.topics))} with {plural(state.partition_count, 'partition')}"),
     ]
     if state.quorum is not None:
         voters = ", ".join(str(voter.replica_id) for voter in state.quorum.voters)
-        facts.append(
-            ("quorum", f"led by {state.quorum.leader_id} in epoch {state.quorum.leader_epoch}; voters {voters}")
-        )
+        facts.append(("quorum", f"voters {voters}, in epoch {state.quorum.leader_epoch}"))
     if state.features is not None and (level := state.features.finalized.get("metadata.version")):
         facts.append(("metadata.version", str(level[1])))
     print_facts(facts, indent="  ")
@@ -107,7 +105,7 @@ def _broker_cells(state: ClusterState, node: Node) -> list[Cell]:
 def _state_json(state: ClusterState) -> dict[str, Any]:
     return {
         "cluster_id": state.info.cluster_id,
-        "controller": state.info.controller_id,
+        "controller": state.controller,
         "brokers": [
             {
                 "broker": node.node_id,

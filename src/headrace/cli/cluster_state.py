@@ -37,6 +37,11 @@ class ClusterState:
     elsewhere: list[TopicPartition] = field(default_factory=list)
     """Led by another broker than the one that should."""
 
+    @property
+    def controller(self) -> int:
+        """Who leads the quorum. Brokers name any of theirs as the one to send changes to, and pass them on."""
+        return self.info.controller_id if self.quorum is None else self.quorum.leader_id
+
     def leads(self, broker: int) -> int:
         return sum(
             partition.leader_id == broker for topic in self.topics.values() for partition in topic.partitions.values()
@@ -102,11 +107,11 @@ def cluster_findings(state: ClusterState) -> Iterator[Finding]:
 
 
 def _controller(state: ClusterState) -> Iterator[Finding]:
-    if state.info.controller_id < 0:
+    if state.controller < 0:
         advice = "See who votes with `headrace quorum describe`, and start the controllers that are down."
         yield Finding(Level.PROBLEM, "controller", "Nobody leads the cluster: nothing can be created.", advice)
     else:
-        yield Finding(Level.GOOD, "controller", f"Broker {state.info.controller_id} takes changes.")
+        yield Finding(Level.GOOD, "controller", f"Node {state.controller} takes changes.")
 
 
 def _brokers(state: ClusterState) -> Iterator[Finding]:
@@ -154,9 +159,8 @@ def _directories(state: ClusterState) -> Iterator[Finding]:
         if directory.total_bytes <= 0:
             continue
         share = directory.usable_bytes / directory.total_bytes
-        text = (
-            f"{where} has {size_text(directory.usable_bytes)} of {size_text(directory.total_bytes)} free ({share:.0%})."
-        )
+        free, total = size_text(directory.usable_bytes), size_text(directory.total_bytes)
+        text = f"{where} has {free} of {total} free ({share:.0%})."
         advice = (
             "See what takes the room with `headrace topic list --sort size`, then shorten retention with `headrace "
             "config set --topic NAME retention.bytes=10GiB`, or make the disk larger."

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.text import Text
 
-from headrace.cli.output import BAD, GOOD, NAME, QUIET, WARN, say
+from headrace.cli.output import BAD, GOOD, NAME, WARN, say
 from headrace.cli.quantities import wrapped
 
 
@@ -67,4 +67,4 @@ def print_findings(findings: Sequence[Finding]) -> None:
             )
         )
         if finding.advice:
-            say(Text(wrapped(finding.advice, max(width, indent + 30), " " * indent), QUIET if not style else style))
+            say(Text(wrapped(finding.advice, max(width, indent + 30), " " * indent), style))
