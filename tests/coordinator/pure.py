@@ -21,14 +21,15 @@ class Answer:
     def __init__(self) -> None:
         self.message: Any = None
         self.error: Error | None = None
+        self.text: str | None = None
 
     def __call__(self, message: Message, /) -> None:
         assert not self.is_there, "a request has one reply"
         self.message = message
 
-    def refuse(self, error: Error, /) -> None:
+    def refuse(self, error: Error, text: str | None = None, /) -> None:
         assert not self.is_there, "a request has one reply"
-        self.error = error
+        self.error, self.text = error, text
 
     @property
     def is_there(self) -> bool:
@@ -78,7 +79,7 @@ class PureRuntime:
         try:
             outcome = operation(self.shard, self.now_ms)
         except Refused as refused:
-            reply.refuse(refused.error)
+            reply.refuse(refused.error, refused.text)
         else:
             self._take(outcome)
 

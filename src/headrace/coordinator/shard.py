@@ -44,8 +44,9 @@ class Reply(Protocol):
 
     def __call__(self, message: Message, /) -> None: ...
 
-    def refuse(self, error: Error, /) -> None:
-        """Sends the response that says only this. The runtime does so with what it can't promise any more."""
+    def refuse(self, error: Error, text: str | None = None, /) -> None:
+        """Sends the response that says only this, where the API has room for a text with it. The runtime does so with
+        what it can't promise any more, and for an operation that raised Refused."""
 
 
 Effect: TypeAlias = Any
@@ -57,10 +58,12 @@ class Outcome:
     """What a request, a timer or a change of the cluster led to. An empty one changes and says nothing."""
 
     records: list[StateRecord] = field(default_factory=list)
-    """Written together, or not at all."""
+    """Written together, or not at all, unless `is_atomic` is false. More than fit into a batch are refused then."""
     replies: list[tuple[Reply, Message]] = field(default_factory=list)
     effects: list[Effect] = field(default_factory=list)
     stamp: ProducerStamp | None = None
+    is_atomic: bool = True
+    """Each record is right by itself (tombstones of what is old): they may be written in several batches."""
 
 
 class Timers(Protocol):

@@ -1,0 +1,330 @@
+"""The runtime, with a shard that counts: what waits for what, and what is left after a failure."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.coordinator.shard import ProducerStamp
+from headrace.errors import Error, Refused
+from headrace.protocol import messages as m
+from headrace.protocol.control import build_marker
+from headrace.testing.disk import FaultyDisk
+from tests.coordinator.toy import TOPIC, Toys
+from tests.replica.hosts import TOPIC_ID, change
+
+
+def marker(stamp: ProducerStamp, *, is_commit: bool) -> bytearray:
+    return build_marker(
+        committed=is_commit,
+        producer_id=stamp.producer_id,
+        producer_epoch=stamp.producer_epoch,
+        coordinator_epoch=0,
+        timestamp_ms=1,
+    )
+
+
+def disk_of(toys: Toys) -> FaultyDisk:
+    disk = toys.host.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    return disk
+
+
+# --- what waits for what ----------------------------------------------------------------------------------------------
+
+
+def test_a_reply_waits_until_its_records_are_committed_and_the_next_request_sees_them_before() -> None:
+    toys = Toys()
+    first, second = toys.add("a"), toys.add("a")
+    assert toys.shard.counts == {"a": 2}
+    toys.host.run_soon()  # appended, and the flush is under way
+    assert not first.is_there
+    toys.host.drain()
+    assert (str(first.message), str(second.message)) == ("a=1", "a=2")
+
+
+def test_what_one_round_of_the_loop_decides_is_one_batch() -> None:
+    toys = Toys()
+    for _ in range(5):
+        toys.add("a")
+    toys.host.drain()
+    partition = toys.host.partition(TOPIC)
+    assert partition.log_end_offset == 5
+    data = partition.log.read(0, 1 << 20, 5).take()
+    assert int.from_bytes(data[8:12]) + 12 == len(data), "one batch"
+
+
+def test_a_read_waits_for_what_it_read() -> None:
+    toys = Toys()
+    toys.add("a")
+    read = toys.get("a")
+    assert not read.is_there
+    toys.host.drain()
+    assert str(read.message) == "a=1"
+    assert str(toys.get("a").message) == "a=1", "and is answered at once when nothing is on its way"
+
+
+def test_a_refusal_waits_for_what_it_read_too() -> None:
+    toys = Toys()
+    toys.add("a")
+    refused = toys.ask(lambda shard, reply: shard.refuse(reply))
+    assert not refused.is_there
+    toys.host.drain()
+    assert (refused.error, refused.text) == (Error.UNKNOWN_MEMBER_ID, "no")
+
+
+def test_effects_come_after_the_commit_and_timers_ring_at_their_time() -> None:
+    toys = Toys()
+    toys.ask(lambda shard, reply: shard.ring("bell", toys.host.now_ms() + 1000))
+    toys.host.loop.pass_ms(999)
+    toys.host.drain()
+    assert toys.rung == []
+    toys.host.loop.pass_ms(1)
+    assert toys.shard.counts == {"bell": 0}
+    assert toys.rung == [], "nothing is brought about before it is committed"
+    toys.host.drain()
+    assert toys.rung == ["bell"]
+
+
+def test_a_timer_that_is_put_off_rings_once_at_its_last_time() -> None:
+    toys = Toys()
+    for _ in range(3):
+        toys.ask(lambda shard, reply: shard.ring("bell", toys.host.now_ms() + 1000))
+        toys.host.loop.pass_ms(600)
+    toys.host.drain()
+    assert toys.rung == []
+    toys.host.loop.pass_ms(400)
+    toys.host.drain()
+    assert toys.rung == ["bell"]
+
+
+def test_whoever_waits_too_long_is_told_to_ask_again_and_what_was_decided_stays() -> None:
+    toys = Toys(commit_timeout_ms=5000)
+    slow = toys.add("a")
+    toys.host.run_soon()
+    toys.host.loop.pass_ms(5000)
+    assert slow.error is Error.COORDINATOR_NOT_AVAILABLE
+    toys.host.drain()
+    assert str(toys.get("a").message) == "a=1"
+
+
+def test_what_does_not_fit_into_a_batch_is_refused_before_it_changes_anything() -> None:
+    toys = Toys()
+    large = toys.add("a", size=2 << 20)
+    assert large.error is Error.UNKNOWN_SERVER_ERROR
+    assert toys.shard.counts == {}
+    toys.add("b")
+    toys.host.drain()
+    assert toys.shard.counts == {"b": 1}
+
+
+# --- where a shard is -------------------------------------------------------------------------------------------------
+
+
+def test_another_shard_is_asked_where_its_partition_is() -> None:
+    toys = Toys()
+    toys.host.apply(change(leader=2, isr=[2], replicas=[1, 2]))
+    toys.host.drain()
+    assert toys.get("a").error is Error.NOT_COORDINATOR
+
+
+def test_who_waits_when_another_node_is_elected_looks_for_it_there() -> None:
+    toys = Toys()
+    held = toys.ask(lambda shard, reply: shard.hold(reply))
+    waiting = toys.add("a")
+    toys.host.run_soon()
+    toys.host.apply(change(leader=2, isr=[2], replicas=[1, 2]))
+    assert str(held.message) == "gone", "the shard says it to those whom it keeps"
+    assert waiting.error is Error.NOT_COORDINATOR
+    toys.host.drain()
+
+
+def test_a_leader_that_stays_in_a_new_epoch_keeps_its_shard() -> None:
+    toys = Toys()
+    toys.add("a")
+    toys.host.apply(change(leader=1))
+    toys.host.drain()
+    assert len(toys.shards) == 1
+    assert str(toys.get("a").message) == "a=1"
+
+
+def test_shards_end_with_their_topic() -> None:
+    toys = Toys()
+    waiting = toys.add("a")
+    toys.host.apply(m.RemoveTopicRecord(topic_id=TOPIC_ID))
+    toys.host.drain()
+    assert waiting.error is Error.NOT_COORDINATOR
+    assert toys.get("a").error is Error.NOT_COORDINATOR
+    assert toys.runtime.index_of("a") == -1
+
+
+def test_a_shard_hears_of_changes_of_the_cluster_once_it_is_loaded() -> None:
+    toys = Toys()
+    toys.host.create("other", topic_id=b"o" * 16)
+    assert toys.shard.images == 1
+
+
+# --- loading ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_shard_that_is_loaded_says_so_and_then_knows_what_it_knew() -> None:
+    toys = Toys()
+    for name in "aab":
+        toys.add(name)
+    toys.host.drain()
+    after = toys.restart()
+    assert after.shard.is_loaded
+    assert after.shard.counts == {"a": 2, "b": 1}
+    assert after.shard.offsets == toys.shard.offsets
+
+
+def test_while_it_is_loaded_nobody_is_served() -> None:
+    toys = Toys()
+    toys.add("a")
+    toys.host.drain()
+    host = toys.host.restart()
+    again = Toys.__new__(Toys)
+    host.drain = lambda: None  # type: ignore[method-assign]
+    again.__init__(host)  # type: ignore[misc]
+    assert again.get("a").error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    del host.drain
+    host.drain()
+    assert str(again.get("a").message) == "a=1"
+
+
+def test_what_a_life_before_did_not_commit_is_told_when_it_is_committed() -> None:
+    toys = Toys()
+    toys.add("a")
+    toys.host.run_soon()  # appended, and not on the disk
+    host = toys.host.restart()
+    toys = Toys(host)
+    assert str(toys.get("a").message) == "a=1"
+
+
+def test_a_large_log_is_loaded_in_many_chunks() -> None:
+    toys = Toys()
+    for number in range(300):
+        toys.add(f"n{number % 7}", size=100)
+        toys.host.drain()
+    host = toys.host.restart()
+    after = Toys(host, load_bytes=1000)
+    assert after.shard.counts == toys.shard.counts
+
+
+# --- transactions -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_what_a_transaction_wrote_counts_when_its_marker_says_so_live_and_loaded(is_commit: bool) -> None:
+    toys, stamp = Toys(), ProducerStamp(7, 0)
+    toys.add("a")
+    toys.add("a", stamp=stamp)
+    toys.runtime.append_marker(0, marker(stamp, is_commit=is_commit), stamp, is_commit=is_commit)
+    toys.add("b")
+    toys.host.drain()
+    assert toys.shard.counts == {"a": 2 if is_commit else 1, "b": 1}
+    after = toys.restart()
+    assert after.shard.counts == toys.shard.counts
+    assert after.shard.pending == {}
+    assert after.shard.offsets == toys.shard.offsets, "what is replayed live has the offsets of the log"
+
+
+def test_an_open_transaction_is_pending_after_a_load() -> None:
+    toys, stamp = Toys(), ProducerStamp(7, 0)
+    toys.add("a", stamp=stamp)
+    toys.host.drain()
+    assert toys.restart().shard.pending == {7: {"a": 1}}
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_hazard_13_after_a_full_disk_the_state_is_that_of_the_log_and_who_waited_asks_again() -> None:
+    toys = Toys()
+    toys.add("a")
+    toys.host.drain()
+    disk = disk_of(toys)
+    disk.faults.capacity_bytes = 0
+    lost = toys.add("a")
+    held = toys.ask(lambda shard, reply: shard.hold(reply))
+    assert toys.shard.counts == {"a": 2}
+    toys.host.run_soon()
+    assert lost.error is Error.NOT_COORDINATOR
+    assert str(held.message) == "gone"
+    assert toys.get("a").error is Error.COORDINATOR_NOT_AVAILABLE
+    disk.faults.capacity_bytes = None
+    toys.host.loop.pass_ms(1000)
+    toys.host.drain()
+    assert str(toys.get("a").message) == "a=1"
+
+
+def test_loading_after_failures_is_tried_more_and_more_rarely() -> None:
+    toys = Toys()
+    disk_of(toys).faults.capacity_bytes = 0
+    for _ in range(3000):
+        toys.add("a")
+        toys.host.loop.pass_ms(20)
+        toys.host.drain()
+    assert 5 < len(toys.shards) < 20
+
+
+def test_somebody_else_who_writes_to_the_log_is_noticed() -> None:
+    toys, stamp = Toys(), ProducerStamp(7, 0)
+    toys.host.partition(TOPIC).append_own(memoryview(marker(stamp, is_commit=True)), 1)
+    lost = toys.add("a")
+    toys.host.drain()
+    assert lost.error is Error.UNKNOWN_SERVER_ERROR
+    toys.host.loop.pass_ms(1000)
+    toys.host.drain()
+    assert str(toys.get("a").message) == "a=1", "it may have been written all the same"
+
+
+def test_a_marker_for_a_shard_that_is_elsewhere_is_refused() -> None:
+    toys, stamp = Toys(), ProducerStamp(7, 0)
+    toys.host.apply(change(leader=2, isr=[2], replicas=[1, 2]))
+    toys.host.drain()
+    with pytest.raises(Refused):
+        toys.runtime.append_marker(0, marker(stamp, is_commit=True), stamp, is_commit=True)
+
+
+# --- at random --------------------------------------------------------------------------------------------------------
+
+
+@given(st.randoms(use_true_random=False))
+def test_hazard_13_what_was_told_is_there_after_a_crash_and_a_load_gives_what_was_lived(chance: random.Random) -> None:
+    """A crash comes anywhere between a decision and its commit. What a load gives is what live replay gave."""
+    toys = Toys()
+    stamps = [ProducerStamp(7, 0), ProducerStamp(8, 0)]
+    told: dict[str, int] = {}
+    for _ in range(3):
+        asked = []
+        for _ in range(chance.randrange(30)):
+            act, stamp = chance.random(), chance.choice(stamps)
+            if act < 0.4:
+                asked.append(toys.add(chance.choice("ab")))
+            elif act < 0.5:
+                toys.add("t", stamp=stamp)
+            elif act < 0.6:
+                is_commit = chance.random() < 0.5
+                toys.runtime.append_marker(0, marker(stamp, is_commit=is_commit), stamp, is_commit=is_commit)
+            elif act < 0.7:
+                asked.append(toys.get(chance.choice("ab")))
+            else:
+                toys.host.turn(chance)
+        power_lost = chance.random() < 0.5
+        if not power_lost:
+            toys.host.run_soon()
+        lived = toys.shard
+        toys = toys.restart(power_lost=power_lost)
+        if not power_lost:
+            assert (toys.shard.counts, toys.shard.pending) == (lived.counts, lived.pending)
+            assert toys.shard.offsets == lived.offsets
+        for answer in asked:
+            if answer.message is not None:
+                name, _, text = str(answer.message).partition("=")
+                told[name] = max(told.get(name, 0), int(text))
+        for name, count in told.items():
+            assert toys.shard.counts.get(name, 0) >= count
