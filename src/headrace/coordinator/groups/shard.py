@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from headrace.coordinator.groups.classic import ClassicGroups
 from headrace.coordinator.groups.context import GroupContext, Part
 from headrace.coordinator.shard import Outcome, ProducerStamp
 from headrace.metadata.delta import Delta
@@ -15,11 +16,12 @@ from headrace.metadata.image import Image
 
 
 class GroupShard:
-    __slots__ = ("_by_kind", "_parts", "context")
+    __slots__ = ("_by_kind", "_parts", "classic", "context")
 
     def __init__(self, context: GroupContext) -> None:
         self.context = context
-        self._parts: list[Part] = []
+        self.classic = ClassicGroups(context)
+        self._parts: list[Part] = [self.classic]
         self._by_kind = {kind: part for part in self._parts for kind in part.kinds}
 
     def replay(

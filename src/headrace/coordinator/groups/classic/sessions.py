@@ -48,8 +48,11 @@ class Sessions:
 
     def _alarm(self, group: ClassicGroup, member: Member, now_ms: int) -> Outcome:
         out = Outcome()
+        was_set_back = member.deadline_ms < member.alarm_ms  # the clock, since: the member was heard of after that
         member.alarm_ms = NO_ALARM
-        if member.deadline_ms > now_ms:
+        if was_set_back:
+            self.heard_of(group, member, now_ms)
+        elif member.deadline_ms > now_ms:
             self._set(group, member)
         elif not member.is_excused:  # and if it is, it is watched again as soon as it has its answer
             self._on_silence(group, member.member_id, now_ms, out)
