@@ -24,7 +24,7 @@ class TransactionConfig(Group):
     )
     transaction_two_phase_commit_enable: bool = boolean(
         default=False,
-        kafka="Kafka 4.2 takes transactions without a time-out, and refuses to keep one over a restart of its producer.",
+        kafka="Kafka 4.2 takes transactions without a time-out, and keeps none over a restart of its producer.",
         doc="Whether a producer may leave the decision over its transactions to another coordinator (KIP-939). Such "
         "transactions have no time-out, and a producer that starts again may keep the one that it had prepared.",
     )

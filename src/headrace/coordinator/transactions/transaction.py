@@ -59,8 +59,8 @@ class Transaction:
     """What the producer id was before the last that happened."""
     next_producer_id: int = NO_PRODUCER
     next_producer_epoch: int = NO_EPOCH
-    """What the producer was told, when that is not what the transaction has: its epochs are used up, or it started again
-    and kept the transaction that it had prepared."""
+    """What the producer was told, when that is not what the transaction has: its epochs are used up, or it started
+    again and kept the transaction that it had prepared."""
     client_version: int = 0
     """The transaction version that the producer spoke when the state was reached."""
 
