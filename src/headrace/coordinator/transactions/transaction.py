@@ -182,8 +182,12 @@ def record_of(transaction: Transaction, transaction_version: int) -> StateRecord
         transaction_last_update_timestamp_ms=transaction.update_ms,
         transaction_start_timestamp_ms=transaction.start_ms,
     )
-    # A producer whose epochs are used up, or that kept a transaction, can't be told of in the old form.
-    version = 1 if transaction_version >= FLEXIBLE_SINCE or transaction.next_producer_id != NO_PRODUCER else 0
+    # A producer that gets another id, or that kept a transaction, can't be told of in the old form.
+    has_others = transaction.next_producer_id != NO_PRODUCER or transaction.previous_producer_id not in (
+        NO_PRODUCER,
+        transaction.producer_id,
+    )
+    version = 1 if transaction_version >= FLEXIBLE_SINCE or has_others else 0
     if version:
         value.previous_producer_id = transaction.previous_producer_id
         value.next_producer_id = transaction.next_producer_id

@@ -1,0 +1,204 @@
+"""How transactions begin and end, in both protocols, as a producer sees it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.coordinator.transaction_script import Coordinator
+
+
+def test_a_transaction_is_committed_and_its_producer_gets_the_next_epoch():
+    Coordinator().play("""
+        init a                  -> 0:0
+        add a 0:0 t-0 t-1       -> NONE
+        state a                 -> Ongoing
+        commit a 0:0            -> 0:1          # KIP-890: the next transaction has another epoch
+        state a                 -> PrepareCommit
+        markers a               -> commit 0:1 t-0 t-1
+        marked a
+        state a                 -> CompleteCommit
+        add a 0:1 t-1           -> NONE
+        abort a 0:1             -> 0:2
+        markers a               -> abort 0:2 t-1
+        marked a
+        state a                 -> CompleteAbort
+    """)
+
+
+def test_a_producer_of_the_protocol_before_keeps_its_epoch():
+    Coordinator().play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        markers a               -> commit 0:0 t-0
+        marked a
+        add1 a 0:0 t-0          -> NONE
+        abort1 a 0:0            -> 0:0
+        markers a               -> abort 0:0 t-0
+    """)
+
+
+def test_what_comes_before_the_transaction_is_complete_waits_for_it():
+    Coordinator().play("""
+        init a                  -> 0:0
+        add a 0:0 t-0           -> NONE
+        commit a 0:0            -> 0:1
+        add a 0:1 t-0           -> waits
+        marked a
+        answer add              -> NONE
+        state a                 -> Ongoing
+    """)
+
+
+def test_what_waited_too_long_is_told_to_come_again():
+    Coordinator().play("""
+        init a                  -> 0:0
+        add a 0:0 t-0           -> NONE
+        commit a 0:0            -> 0:1
+        add a 0:1 t-0           -> waits
+        verify a 0:1 t-0        -> waits
+        wait 100
+        answer add              -> CONCURRENT_TRANSACTIONS
+        answer verify           -> CONCURRENT_TRANSACTIONS
+        marked a
+        add a 0:1 t-0           -> NONE
+    """)
+
+
+def test_only_so_many_wait():
+    coordinator = Coordinator()
+    coordinator.play("""
+        init a                  -> 0:0
+        add a 0:0 t-0           -> NONE
+        commit a 0:0            -> 0:1
+    """)
+    answers = [coordinator.do("add", "a", "0:1", "t-0") for _ in range(17)]
+    assert answers == ["waits"] * 16 + ["CONCURRENT_TRANSACTIONS"]
+
+
+def test_who_waits_is_told_to_look_for_the_new_coordinator():
+    Coordinator().play("""
+        init a                  -> 0:0
+        add a 0:0 t-0           -> NONE
+        commit a 0:0            -> 0:1
+        add a 0:1 t-0           -> waits
+        fail-over
+        answer add              -> NOT_COORDINATOR
+    """)
+
+
+def test_markers_of_a_decided_transaction_are_sent_again_by_the_next_coordinator():
+    coordinator = Coordinator()
+    coordinator.play("""
+        init a                  -> 0:0
+        init b                  -> 1:0
+        add a 0:0 t-0           -> NONE
+        add b 1:0 t-0           -> NONE
+        commit a 0:0            -> 0:1
+        fail-over
+        markers a               -> commit 0:1 t-0
+        state b                 -> Ongoing
+        marked a
+        state a                 -> CompleteCommit
+    """)
+    assert len(coordinator.runtime.effects) == 1
+    assert coordinator.effect("a").coordinator_epoch == 2, "the partitions fence the coordinator before"
+
+
+@pytest.mark.parametrize("add", ["add", "verify"])
+def test_who_is_not_the_producer_of_the_transaction_can_add_nothing(add):
+    Coordinator().play(f"""
+        {add} a 0:0 t-0         -> INVALID_PRODUCER_ID_MAPPING
+        init a                  -> 0:0
+        {add} a 7:0 t-0         -> INVALID_PRODUCER_ID_MAPPING
+        {add} a 0:1 t-0         -> PRODUCER_FENCED
+        init a                  -> 0:1
+        {add} a 0:0 t-0         -> PRODUCER_FENCED
+    """)
+
+
+def test_a_partition_is_verified_only_in_the_transaction_that_it_was_added_to():
+    Coordinator().play("""
+        init a                  -> 0:0
+        verify a 0:0 t-0        -> TRANSACTION_ABORTABLE
+        add1 a 0:0 t-0          -> NONE
+        verify a 0:0 t-0 t-1    -> NONE TRANSACTION_ABORTABLE
+        abort1 a 0:0            -> 0:0
+        verify a 0:0 t-0        -> waits
+        marked a
+        answer verify           -> TRANSACTION_ABORTABLE
+    """)
+
+
+def test_how_an_end_is_answered_by_the_protocol_before():
+    Coordinator().play("""
+        commit1 a 0:0           -> INVALID_PRODUCER_ID_MAPPING
+        init a                  -> 0:0
+        commit1 a 0:0           -> INVALID_TXN_STATE
+        abort1 a 0:0            -> INVALID_TXN_STATE
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 7:0           -> INVALID_PRODUCER_ID_MAPPING
+        commit1 a 0:1           -> PRODUCER_FENCED
+        commit1 a 0:0           -> 0:0
+        abort1 a 0:0            -> INVALID_TXN_STATE
+        commit1 a 0:0           -> waits
+        marked a
+        answer commit           -> 0:0
+        commit1 a 0:0           -> 0:0
+        abort1 a 0:0            -> INVALID_TXN_STATE
+        add1 a 0:0 t-0          -> NONE
+        abort1 a 0:0            -> 0:0
+        commit1 a 0:0           -> INVALID_TXN_STATE
+        marked a
+        abort1 a 0:0            -> 0:0
+        commit1 a 0:0           -> INVALID_TXN_STATE
+    """)
+
+
+def test_how_an_end_is_answered_by_transaction_version_2():
+    Coordinator().play("""
+        init a                  -> 0:0
+        commit a 0:0            -> INVALID_TXN_STATE
+        abort a 0:0             -> 0:1          # nothing to abort, and the epoch rises all the same
+        state a                 -> CompleteAbort
+        abort a 0:0             -> 0:1          # the answer was lost
+        commit a 0:0            -> INVALID_TXN_STATE
+        commit a 0:1            -> INVALID_TXN_STATE
+        add a 0:1 t-0           -> NONE
+        abort a 0:0             -> PRODUCER_FENCED
+        commit a 0:1            -> 0:2
+        commit a 0:1            -> waits
+        abort a 0:1             -> INVALID_TXN_STATE
+        commit a 0:2            -> PRODUCER_FENCED
+        marked a
+        answer commit           -> PRODUCER_FENCED
+        commit a 0:1            -> 0:2          # asked again after it was complete
+        abort a 0:1             -> INVALID_TXN_STATE
+        abort a 0:2             -> 0:3
+        commit a 0:0            -> PRODUCER_FENCED
+    """)
+
+
+def test_hazard_6_an_end_that_comes_late_does_not_end_a_later_transaction():
+    """Jepsen on Bufstream 0.1.0: with the protocol before, the second line would commit what the producer aborts."""
+    Coordinator().play("""
+        init a                  -> 0:0
+        add a 0:0 t-0           -> NONE
+        commit a 0:0            -> 0:1
+        marked a
+        add a 0:1 t-0           -> NONE
+        commit a 0:0            -> PRODUCER_FENCED    # the first one again, from somewhere on the network
+        state a                 -> Ongoing
+        abort a 0:1             -> 0:2
+    """)
+
+
+def test_a_transaction_with_more_partitions_than_can_be_written_down_is_refused():
+    coordinator = Coordinator()
+    topics = [f"{'t' * 245}{number}-0" for number in range(5000)]
+    assert coordinator.do("init", "a") == "0:0"
+    assert coordinator.do("add", "a", "0:0", *topics) == "UNKNOWN_SERVER_ERROR"
+    coordinator.play("""
+        state a                 -> Empty
+        add a 0:0 t-0           -> NONE
+    """)
