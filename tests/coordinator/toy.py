@@ -121,7 +121,7 @@ class Toys:
             self.host.create(TOPIC, partitions)
         self.host.drain()
 
-    def _make(self, timers: Timers) -> Toy:
+    def _make(self, timers: Timers, leader_epoch: int) -> Toy:
         self.shards.append(Toy(timers))
         return self.shards[-1]
 

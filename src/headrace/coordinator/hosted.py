@@ -57,7 +57,7 @@ class Host(Protocol[S]):
 
     def find(self, index: int) -> Partition: ...
 
-    def make(self, timers: Timers) -> S: ...
+    def make(self, timers: Timers, leader_epoch: int) -> S: ...
 
     def write_soon(self, hosted: HostedShard[S]) -> None: ...
 
@@ -131,7 +131,7 @@ class HostedShard(Generic[S]):
         except Refused as refused:
             self._load_again(refused)
             return
-        self._shard = shard = host.make(self._timers)
+        self._shard = shard = host.make(self._timers, partition.leader_epoch)
         self._loading = Loading(
             partition, shard, host.slices, host.workers, host.waits.time, host.load_bytes, self._loaded
         )

@@ -54,7 +54,7 @@ class Runtime(Generic[S]):
     def __init__(
         self,
         topic: str,
-        make: Callable[[Timers], S],
+        make: Callable[[Timers, int], S],
         replicas: Replicas,
         workers: Workers,
         call_soon: Callable[[Callable[[], None]], object],
@@ -63,7 +63,7 @@ class Runtime(Generic[S]):
         commit_timeout_ms: int = 5000,
         compression: Compression = Compression.NONE,
     ) -> None:
-        """`make` makes an empty shard. `call_soon` is the loop's; the workers read logs."""
+        """`make` makes an empty shard, for a leader epoch of its partition. `call_soon` is the loop's; the workers read logs."""
         self.topic = topic
         self.workers = workers
         self.waits = replicas.waits
@@ -148,7 +148,13 @@ class Runtime(Generic[S]):
                 self._hosted.pop(index).end(Error.NOT_COORDINATOR)
             self._topic_id = b"" if topic is None else topic.id
         self._partitions = partitions_of(image, self.topic)
-        if delta.changed_topics or delta.removed_topics or delta.changed_brokers or delta.changed_configs:
+        if (
+            delta.changed_topics
+            or delta.removed_topics
+            or delta.changed_brokers
+            or delta.changed_configs
+            or delta.changed_features
+        ):
             for hosted in list(self._hosted.values()):
                 hosted.image_changed(delta, image)
         if topic is not None:
@@ -176,8 +182,8 @@ class Runtime(Generic[S]):
     def find(self, index: int) -> Partition:
         return self._replicas.find(self.topic, index)
 
-    def make(self, timers: Timers) -> S:
-        return self._make(timers)
+    def make(self, timers: Timers, leader_epoch: int) -> S:
+        return self._make(timers, leader_epoch)
 
     def write_soon(self, hosted: HostedShard[S]) -> None:
         if not self._to_write:
