@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import pickle
+from collections import Counter
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,27 @@ from headrace.config import (
     Kind,
     LogConfig,
     NodeConfig,
+    Scope,
     Setting,
     TimestampType,
     broker_settings,
 )
+from headrace.config.client_metrics import ClientMetricsConfig
 from headrace.config.group import Group
-from headrace.config.node import GROUPS
+from headrace.config.group_settings import GroupSettings
+from headrace.config.known import KNOWN
+from headrace.config.node import ALIASES, GROUPS
+from headrace.config.setting import Effect
 from headrace.errors import Error, Refused
 
 SOURCE = Path(__file__).parents[1] / "src" / "headrace"
-EVERY = [*TOPIC.values(), *broker_settings().values()]
+ALL = [
+    *TOPIC.values(),
+    *broker_settings().values(),
+    *GroupSettings.settings.values(),
+    *ClientMetricsConfig.settings.values(),
+]
+EVERY = [setting for setting in ALL if setting.name not in KNOWN]
 
 
 def name_of(setting: Setting) -> str:
@@ -40,14 +52,16 @@ def values_of(setting: Setting) -> st.SearchStrategy[Any]:
     match setting.kind:
         case Kind.BOOLEAN:
             return st.booleans()
-        case Kind.INT | Kind.LONG:
-            size = 31 if setting.kind is Kind.INT else 63
+        case Kind.SHORT | Kind.INT | Kind.LONG:
+            size = {Kind.SHORT: 15, Kind.INT: 31}.get(setting.kind, 63)
             least = -(2**size) if setting.least is None else int(setting.least)
             most = 2**size - 1 if setting.most is None else int(setting.most)
             return st.integers(least, most) | st.sampled_from([int(value) for value in setting.also] or [least])
         case Kind.DOUBLE:
             return st.floats(setting.least, setting.most, allow_nan=False, allow_infinity=False)
         case Kind.LIST:
+            if setting.pattern:
+                return st.lists(st.from_regex(setting.pattern, fullmatch=True), unique=True).map(tuple)
             words = (
                 st.sampled_from(setting.choices) if isinstance(setting.choices, tuple) else st.text("abc/", min_size=1)
             )
@@ -67,7 +81,7 @@ def refusal(texts: dict[str, str]) -> str:
 class TestEverySetting:
     @given(data=st.data())
     def test_reads_what_it_writes(self, setting: Setting, data: st.DataObject) -> None:
-        value = data.draw(values_of(setting))
+        value = setting.default if setting.refuses else data.draw(values_of(setting))
         assert setting.parse(setting.format(value)) == value
 
     @given(text=st.text() | st.from_regex(r"\s*[-+]?[0-9_]{1,25}(\.[0-9]+)?(e[0-9]+)?,?\s*", fullmatch=True))
@@ -76,7 +90,9 @@ class TestEverySetting:
             value = setting.parse(text)
         except Refused as refused:
             assert refused.error is Error.INVALID_CONFIG
-            assert refused.text.startswith(f"{setting.name} must be ")
+            assert refused.text.startswith(f"{setting.name} must {'stay' if setting.refuses else 'be'} ") or (
+                setting.refuses and refused.text.startswith(f"{setting.name} must be ")
+            )
         else:
             assert setting.parse(setting.format(value)) == value
 
@@ -207,7 +223,66 @@ def test_groups_are_equal_when_their_values_are_and_travel_as_texts_and_pickles(
 def test_no_name_is_declared_twice() -> None:
     own = [name for group in GROUPS.values() for name in group.settings]
     twins = [twin.name for setting in TOPIC.values() for twin in setting.broker_twins()]
-    assert len(set(own + twins)) == len(own + twins)
+    every = [*own, *twins, *KNOWN, *ALIASES]
+    assert sorted(name for name, count in Counter(every).items() if count > 1) == []
+
+
+def test_what_no_part_of_a_node_takes_says_why() -> None:
+    for setting in ALL:
+        if not setting.honoured:
+            assert (setting.why or setting.kafka or setting.doc).endswith("."), setting
+        if setting.name in KNOWN:
+            assert setting.doc.endswith("."), setting
+            assert setting.effect is not Effect.HONOURED
+            if setting.default is not None:
+                assert setting.parse(setting.format(setting.default)) == setting.default
+
+
+def test_what_would_be_a_promise_that_is_not_kept_is_refused() -> None:
+    refused = {
+        "ssl.keystore.location": "/a/file",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "authorizer.class.name": "org.example.Authorizer",
+        "remote.log.storage.system.enable": "true",
+        "process.roles": "broker",
+        "security.inter.broker.protocol": "SSL",
+        "metric.reporters": "",
+        "config.providers": "file",
+        "group.share.max.size": "5",
+        "controller.quorum.voters": "1@here:9093,2@there:9093",
+    }
+    for name, text in refused.items():
+        with pytest.raises(Refused, match=name.replace(".", "[.]")):
+            NodeConfig.parse({name: text})
+    fine = {
+        "process.roles": "controller,broker",
+        "num.io.threads": "99",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "controller.quorum.voters": "1@here:9093",
+        "authorizer.class.name": "",
+    }
+    assert NodeConfig.parse(fine).texts == fine
+    with pytest.raises(Refused, match="at least 1"):
+        NodeConfig.parse({"num.io.threads": "0"})
+
+
+def test_kafkas_other_names_for_a_node_and_its_folders_are_taken() -> None:
+    config = NodeConfig.parse({"broker.id": "7", "log.dir": "/a,/b"})
+    assert (config.identity.node_id, config.storage.log_dirs) == (7, ("/a", "/b"))
+    assert NodeConfig.parse({"log.dir": "/a", "log.dirs": "/b"}).storage.log_dirs == ("/b",)
+    assert NodeConfig.parse({"broker.id": "7", "node.id": "7"}).identity.node_id == 7
+    assert NodeConfig.parse({"broker.id": "-1"}).identity.node_id == 1
+    with pytest.raises(Refused, match="both name the node"):
+        NodeConfig.parse({"broker.id": "7", "node.id": "8"})
+
+
+def test_settings_that_change_while_a_node_runs_lie_over_those_it_was_started_with() -> None:
+    started = NodeConfig.parse({"log.retention.hours": "1", "log.cleaner.threads": "2", "num.partitions": "3"})
+    changed = started.changed_by({"log.retention.ms": "5", "log.cleaner.threads": "4", "max.connections": "9"})
+    assert (changed.log.retention_ms, changed.cleaner.log_cleaner_threads) == (5, 4)
+    assert (changed.listener.max_connections, changed.topics.num_partitions) == (9, 3)
+    assert changed.texts == started.texts
+    assert started.changed_by({}) is started
 
 
 def test_every_choice_is_an_enum_or_a_list_of_words() -> None:
@@ -226,8 +301,18 @@ def test_a_setting_that_is_called_honoured_is_read_by_something() -> None:
         if isinstance(node, ast.Attribute)
     }
     # What is read under another name: `compact` and `delete`, `addresses`, `advertised`, `security_protocol`.
-    read |= {"cleanup_policy", "listeners", "advertised_listeners", "listener_security_protocol_map"}
+    read |= {
+        "max_connections_per_ip_overrides",
+        "cleanup_policy",
+        "listeners",
+        "advertised_listeners",
+        "listener_security_protocol_map",
+    }
     groups: tuple[type[Group], ...] = (LogConfig, *GROUPS.values())
     fields = {setting.name: field for group in groups for field, setting in group.fields.items()}
-    honoured = {setting.name for setting in EVERY if setting.honoured and setting.name in fields}
+    honoured = {
+        setting.name
+        for setting in EVERY
+        if setting.honoured and setting.name in fields and setting.scope is not Scope.GROUP
+    }
     assert {name for name in honoured if fields[name] not in read} == set()

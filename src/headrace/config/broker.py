@@ -62,9 +62,8 @@ class StorageConfig(Group):
         default=2,
         least=1,
         change=Change.CLUSTER,
-        honoured=False,
-        doc="Has no effect. The logs of a folder are recovered one after another, at the pace of most disks, and "
-        "flushed together at a stop.",
+        why="The logs of a folder are recovered one after another, at the pace of most disks, and flushed together.",
+        doc="The threads of each folder that recover logs at a start, and flush them at a stop.",
     )
     producer_id_expiration_ms: int = integer(
         default=DAY_MS,

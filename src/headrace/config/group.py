@@ -70,7 +70,7 @@ class GroupType(type):
         for field, setting in fields.items():
             setting.name = field.replace("_", ".")
             setting.scope = scope
-            if scope is Scope.TOPIC:
+            if scope is not Scope.BROKER:
                 setting.change = Change.TOPIC
         made.fields = fields
         made.settings = {setting.name: setting for setting in fields.values()}

@@ -74,7 +74,7 @@ class ListenerConfig(Group):
     )
     inter_broker_listener_name: str = string(
         default="",
-        honoured=False,
+        why="A cluster has one node, which talks to nobody but clients.",
         doc="The listener that brokers use among themselves; unset, it is the one of the inter-broker protocol.",
     )
     max_connections: int = integer(
@@ -88,6 +88,11 @@ class ListenerConfig(Group):
         least=0,
         change=Change.CLUSTER,
         doc="The most connections from one address at one time.",
+    )
+    max_connections_per_ip_overrides: str = string(
+        default="",
+        change=Change.CLUSTER,
+        doc="Other limits for some addresses, as address:count, separated by commas.",
     )
     connections_max_idle_ms: int = long(
         default=10 * MINUTE_MS,
@@ -123,6 +128,7 @@ class ListenerConfig(Group):
     )
 
     def check(self) -> None:
+        self.connections_by_address()
         addresses = self.addresses()
         if not addresses:
             raise Refused(
@@ -141,6 +147,19 @@ class ListenerConfig(Group):
                 )
             if address.name not in {listener.name for listener in addresses}:
                 raise Refused(Error.INVALID_CONFIG, f"advertised.listeners has {address.name}, and listeners has not.")
+
+    def connections_by_address(self) -> dict[str, int]:
+        """The limits of addresses that have their own. Raises Refused."""
+        limits = {}
+        for text in filter(None, (word.strip() for word in self.max_connections_per_ip_overrides.split(","))):
+            address, colon, count = text.rpartition(":")
+            if not address or not colon or not count.isascii() or not count.isdigit():
+                raise Refused(
+                    Error.INVALID_CONFIG,
+                    f"max.connections.per.ip.overrides has '{text}', and takes address:count, as in 127.0.0.1:200.",
+                )
+            limits[address.strip("[]")] = int(count)
+        return limits
 
     def addresses(self) -> list[ListenerAddress]:
         return [parse_listener(text, "listeners") for text in self.listeners]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from enum import Enum, IntEnum
 from typing import Any, Final
@@ -11,6 +12,7 @@ from headrace.errors import Error, Refused
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
+_BITS: Final = {4: 16, 3: 32, 5: 64}  # by Kind
 # The unit is the last word of a name; these are the ones that one setting may have in several of.
 _MILLISECONDS: Final = {"ms": 1, "minutes": 60_000, "hours": 3_600_000}
 
@@ -21,9 +23,11 @@ class Kind(IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
     PASSWORD = 9
 
 
@@ -32,19 +36,33 @@ class Scope(Enum):
 
     BROKER = "broker"
     TOPIC = "topic"
+    GROUP = "group"
+    CLIENT_METRICS = "client-metrics"
 
 
 class Change(Enum):
-    """When a new value takes effect."""
+    """When a new value takes effect, and on whom it can be set while brokers run (Kafka's update modes)."""
 
     RESTART = "at a restart"
-    BROKER = "at once, on one broker or on all"
-    CLUSTER = "at once, on all brokers"
+    BROKER = "at once, on one broker"
+    CLUSTER = "at once, on all brokers or on one"
     TOPIC = "at once"
 
 
+class Effect(Enum):
+    """What becomes of a value."""
+
+    HONOURED = "honoured"
+    STORED = "stored, and has no effect"
+    REFUSED = "refused, unless it is the default"
+
+
 class Setting:
-    """A row of the table of settings. `synonyms` are the broker's settings that a topic's setting defaults to."""
+    """A row of the table of settings. `synonyms` are the broker's settings that a topic's setting defaults to.
+
+    One that can have no effect here says `why`, and takes any value that Kafka would take. One that `refuses` says why
+    too, and takes no value but the default: to take another would be a promise that is not kept.
+    """
 
     __slots__ = (
         "also",
@@ -58,8 +76,11 @@ class Setting:
         "least",
         "most",
         "name",
+        "pattern",
+        "refuses",
         "scope",
         "synonyms",
+        "why",
     )
 
     def __init__(
@@ -72,10 +93,13 @@ class Setting:
         most: float | None = None,
         also: tuple[float, ...] = (),
         choices: type[Enum] | tuple[str, ...] | None = None,
+        pattern: str = "",
         synonyms: tuple[str, ...] = (),
         change: Change = Change.RESTART,
         kafka: str = "",
         honoured: bool = True,
+        why: str = "",
+        refuses: bool = False,
         name: str = "",
         scope: Scope = Scope.BROKER,
     ) -> None:
@@ -88,23 +112,38 @@ class Setting:
         self.most = most
         self.also = also
         self.choices = choices
+        self.pattern = pattern
+        """What each word of a list looks like, as a regular expression."""
         self.synonyms = synonyms
         self.change = change
         self.kafka = kafka
-        self.honoured = honoured
+        self.honoured = honoured and not why
+        self.why = why
+        self.refuses = refuses
 
     def __repr__(self) -> str:
         return f"<{self.scope.value} setting {self.name}>"
 
     def parse(self, text: str) -> Any:
         """The value that a text stands for. Raises Refused with a sentence for whoever wrote the text."""
-        text = text.strip()
+        value = self._parse(text.strip())
+        if self.refuses and not self._is_default(value):
+            default = "unset" if self.default in (None, "", ()) else self.format(self.default)
+            raise Refused(Error.INVALID_CONFIG, f"{self.name} must stay {default}: {self.why}")
+        return value
+
+    def _is_default(self, value: Any) -> bool:
+        if self.kind is Kind.LIST:
+            return sorted(value) == sorted(self.default or ())
+        return bool(value == self.default) or (self.default is None and value == "")
+
+    def _parse(self, text: str) -> Any:
         match self.kind:
             case Kind.BOOLEAN:
                 if text.lower() not in ("true", "false"):
                     raise self._refused("true or false", text)
                 return text.lower() == "true"
-            case Kind.INT | Kind.LONG:
+            case Kind.INT | Kind.LONG | Kind.SHORT:
                 return self._bounded(self._whole(text), text)
             case Kind.DOUBLE:
                 return self._bounded(self._number(text), text)
@@ -128,6 +167,20 @@ class Setting:
                 return str(value.value if isinstance(value, Enum) else value)
 
     @property
+    def effect(self) -> Effect:
+        if self.refuses:
+            return Effect.REFUSED
+        return Effect.HONOURED if self.honoured else Effect.STORED
+
+    @property
+    def is_dynamic(self) -> bool:
+        return self.change is not Change.RESTART
+
+    @property
+    def is_sensitive(self) -> bool:
+        return self.kind is Kind.PASSWORD
+
+    @property
     def unit(self) -> str:
         """What a number of this setting counts, from the last word of its name; empty when the name does not say."""
         if self.name.endswith(("per.second",)):
@@ -143,7 +196,8 @@ class Setting:
         if self.choices is not None:
             names = ", ".join(self._choice_texts())
             return f"a list of {names}, or empty" if self.kind is Kind.LIST else f"one of {names}"
-        what = {Kind.INT: "a whole number", Kind.LONG: "a whole number", Kind.DOUBLE: "a number"}.get(self.kind)
+        whole = "a whole number"
+        what = {Kind.INT: whole, Kind.SHORT: whole, Kind.LONG: whole, Kind.DOUBLE: "a number"}.get(self.kind)
         if what is None:
             return "a list, separated by commas" if self.kind is Kind.LIST else "a text"
         return what + (f" of {self.unit}" if self.unit else "") + self._bounds()
@@ -166,9 +220,13 @@ class Setting:
                     most=self.most if scale == 1 else INT32_MAX,
                     also=self.also,
                     choices=self.choices,
-                    change=Change.CLUSTER,
+                    pattern=self.pattern,
+                    # Of several names the first can be set while brokers run, as in Kafka.
+                    change=Change.CLUSTER if synonym == self.synonyms[0] else Change.RESTART,
                     kafka=self.kafka,
                     honoured=self.honoured,
+                    why=self.why,
+                    refuses=self.refuses,
                     name=synonym,
                 )
             )
@@ -184,10 +242,8 @@ class Setting:
         if not (digits.isascii() and digits.isdigit()):
             raise self._refused(self.allowed, text)
         value = int(text) if len(digits) < 20 else INT64_MAX + 1
-        if not -INT64_MAX - 1 <= value <= INT64_MAX or (
-            self.kind is Kind.INT and not -INT32_MAX - 1 <= value <= INT32_MAX
-        ):
-            size = "32" if self.kind is Kind.INT else "64"
+        size = _BITS[self.kind]
+        if not -(1 << size - 1) <= value < 1 << size - 1:
             raise self._refused(f"a whole number that fits in {size} bits", text)
         return value
 
@@ -216,6 +272,8 @@ class Setting:
             raise self._refused("a list in which nothing stands twice", text)
         if self.choices is not None and not set(words) <= set(self._choice_texts()):
             raise self._refused(self.allowed, text)
+        if self.pattern and not all(re.fullmatch(self.pattern, word) for word in words):
+            raise self._refused(f"a list of words like {self.pattern}", text)
         return words
 
     def _chosen(self, text: str) -> Any:

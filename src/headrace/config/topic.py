@@ -18,6 +18,10 @@ HOUR_MS: Final = 60 * MINUTE_MS
 DAY_MS: Final = 24 * HOUR_MS
 
 
+THROTTLED_REPLICAS: Final = r"\*|\d+:\d+"
+NOT_TIERED: Final = "It counts for topics with remote.storage.enable, which none can have yet."
+
+
 class TimestampType(Enum):
     """Whose clock a record's timestamp is from."""
 
@@ -201,8 +205,51 @@ class LogConfig(Group, scope=Scope.TOPIC):
     unclean_leader_election_enable: bool = boolean(
         default=False,
         synonyms=("unclean.leader.election.enable",),
-        honoured=False,
+        why="A partition has one replica, and no other could lead in its place.",
         doc="Whether a replica that is not in sync may lead when no other can, which loses acknowledged records.",
+    )
+
+    follower_replication_throttled_replicas: tuple[str, ...] = words(
+        default=(),
+        pattern=THROTTLED_REPLICAS,
+        why="Followers do not replicate yet, so there is nothing to hold back.",
+        doc="The replicas whose fetches from their leader are held back, as partition:broker, or * for all.",
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = words(
+        default=(),
+        pattern=THROTTLED_REPLICAS,
+        why="Followers do not replicate yet, so there is nothing to hold back.",
+        doc="The replicas whose leader holds their fetches back, as partition:broker, or * for all.",
+    )
+    local_retention_bytes: int = long(
+        default=-2,
+        least=-2,
+        synonyms=("log.local.retention.bytes",),
+        why=NOT_TIERED,
+        doc="How much of a partition stays on local disks when the rest is in the object store; -2 is retention.bytes.",
+    )
+    local_retention_ms: int = long(
+        default=-2,
+        least=-2,
+        synonyms=("log.local.retention.ms",),
+        why=NOT_TIERED,
+        doc="How long records stay on local disks when older ones are in the object store; -2 is retention.ms.",
+    )
+    remote_log_copy_disable: bool = boolean(
+        default=False,
+        why=NOT_TIERED,
+        doc="Whether nothing more is copied to the object store, while what is there is still read.",
+    )
+    remote_log_delete_on_disable: bool = boolean(
+        default=False,
+        why=NOT_TIERED,
+        doc="Whether what is in the object store is deleted when remote.storage.enable is switched off.",
+    )
+    remote_storage_enable: bool = boolean(
+        default=False,
+        refuses=True,
+        why="there is no tiered storage yet.",
+        doc="Whether closed segments are copied to an object store.",
     )
 
     @property
@@ -214,12 +261,12 @@ class LogConfig(Group, scope=Scope.TOPIC):
         return "delete" in self.cleanup_policy
 
     @classmethod
-    def of_broker(cls, texts: Mapping[str, str]) -> LogConfig:
-        """What a topic that sets nothing has, under these texts of the broker's settings.
+    def of_broker(cls, texts: Mapping[str, str], base: LogConfig | None = None) -> LogConfig:
+        """What a topic that sets nothing has, under these texts of the broker's settings; the rest as in `base`.
 
         Of several names for one thing the first that is set wins: log.retention.ms, then minutes, then hours.
         """
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = {} if base is None else base.values()
         for field, setting in cls.fields.items():
             for twin in setting.broker_twins():
                 if twin.name in texts:

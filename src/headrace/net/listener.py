@@ -28,6 +28,8 @@ class Limits:
     frame_bytes: int = 100 << 20
     connections: int = 0x7FFFFFFF
     connections_per_address: int = 0x7FFFFFFF
+    connections_by_address: dict[str, int] = field(default_factory=dict)
+    """Other limits for some addresses."""
     requests_in_flight: int = 1000
     """Requests of one connection that have no reply yet; beyond that it is not read from."""
     write_bytes: int = 4 << 20
@@ -137,7 +139,9 @@ class Listener:
         count = self._by_address.get(host, 0)
         self.connections[id(connection)] = connection
         self._by_address[host] = count + 1
-        if len(self.connections) > self.limits.connections or count >= self.limits.connections_per_address:
+        limits = self.limits
+        most = limits.connections_by_address.get(host, limits.connections_per_address)
+        if len(self.connections) > limits.connections or count >= most:
             self.counters.refused += 1
             logger.warning(
                 "%s: refusing a connection from %s, which has %d; there are %d in all",
