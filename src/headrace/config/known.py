@@ -120,7 +120,6 @@ LIMITS: Final = Section(
     False,
     """\
 max.request.partition.size.limit | int | 2000 | r | 1.. | The most partitions in one reply to DescribeTopicPartitions.
-telemetry.max.bytes | int | 1048576 | r | 1.. | The most bytes of metrics that a client may push at once.
 """,
 )
 PLUGINS: Final = Section(

@@ -13,6 +13,7 @@ from headrace.config.coordinators import GroupConfig, OffsetsConfig
 from headrace.config.fetch import FetchConfig
 from headrace.config.group import Group
 from headrace.config.group_settings import GroupSettings
+from headrace.config.http import HttpConfig
 from headrace.config.known import KNOWN
 from headrace.config.listeners import ListenerConfig
 from headrace.config.quorum import QuorumConfig
@@ -33,6 +34,7 @@ GROUPS: Final[dict[str, type[Group]]] = {
     "transactions": TransactionConfig,
     "groups": GroupConfig,
     "offsets": OffsetsConfig,
+    "http": HttpConfig,
 }
 """The broker's own settings, by the attribute of NodeConfig that holds them."""
 
@@ -82,6 +84,7 @@ class NodeConfig:
     transactions: TransactionConfig
     groups: GroupConfig
     offsets: OffsetsConfig
+    http: HttpConfig
     log: LogConfig
     """What topics default to."""
     texts: dict[str, str]
