@@ -56,6 +56,11 @@ COMMANDS: Final[dict[str, Command]] = {
         "Look at the quorum that keeps a cluster's metadata.",
         "headrace quorum describe",
     ),
+    "doctor": Command(
+        "headrace.cli.doctor:app",
+        "Check the machine, the settings and a running cluster, and say what to do.",
+        "headrace doctor --data headrace-data --bootstrap 127.0.0.1:9092",
+    ),
     "protocol": Command(
         "headrace.cli.protocol:app",
         "Show the shape of any Kafka message, and explain a captured frame field by field.",

@@ -36,7 +36,7 @@ def describe(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
     """
     state = run(bootstrap, look_at)
     if as_json:
-        print_json(_state_json(state))
+        print_json(state_json(state))
     else:
         _print_state(state)
 
@@ -102,7 +102,7 @@ def _broker_cells(state: ClusterState, node: Node) -> list[Cell]:
     ]
 
 
-def _state_json(state: ClusterState) -> dict[str, Any]:
+def state_json(state: ClusterState) -> dict[str, Any]:
     return {
         "cluster_id": state.info.cluster_id,
         "controller": state.controller,

@@ -45,7 +45,7 @@ def describe(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
     found, cluster_id = run(bootstrap, work)
     now_ms = time.time_ns() // 1_000_000
     if as_json:
-        print_json(_json(found, cluster_id))
+        print_json(quorum_json(found, cluster_id))
         return
     say(Text.assemble(("metadata quorum of cluster ", "bold"), (cluster_id, f"bold {NAME}")))
     facts: list[tuple[str, Cell]] = [
@@ -110,7 +110,7 @@ def ago_text(then_ms: int, now_ms: int) -> str:
     return f"{ago_s:.1f} s ago" if ago_s < 10 else f"{ago_s:.0f} s ago"
 
 
-def _json(found: QuorumInfo, cluster_id: str) -> dict[str, Any]:
+def quorum_json(found: QuorumInfo, cluster_id: str) -> dict[str, Any]:
     return {
         "cluster_id": cluster_id,
         "leader": found.leader_id,

@@ -1,0 +1,161 @@
+"""The support bundle of `headrace doctor --bundle`: one archive with what somebody who helps would ask for.
+
+It has no record of any topic in it, and no secret: values that are secret, or whose names say so, are left out.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import platform
+import re
+import sys
+import tarfile
+import time
+import urllib.request
+from collections.abc import Iterable, Sequence
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from headrace import __version__
+from headrace.cli.findings import Finding
+from headrace.cli.quantities import size_text
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.client import Client
+
+LOG_BYTES_MAX: Final = 8 << 20
+METRICS_BYTES_MAX: Final = 16 << 20
+METRICS_TIMEOUT_S: Final = 5
+HIDDEN: Final = "(left out)"
+_SECRET: Final = re.compile(r"password|passwd|secret|token|credential|jaas|private|api[._-]?key|\.key$", re.IGNORECASE)
+_ASSIGNED: Final = re.compile(r"^(\s*[\"']?([\w.\-]+)[\"']?\s*[=:]\s*)(.*)$")
+
+
+class Bundle:
+    """Files are added one by one; written at once at the end, with a list of them in front."""
+
+    __slots__ = ("_files", "_time_s", "notes")
+
+    def __init__(self) -> None:
+        self._files: dict[str, tuple[str, bytes]] = {}
+        self._time_s = int(time.time())
+        self.notes: list[str] = []
+        """What could not be had, and why."""
+
+    def add(self, name: str, what: str, content: str | bytes) -> None:
+        self._files[name] = (what, content.encode() if isinstance(content, str) else content)
+
+    def add_json(self, name: str, what: str, value: Any) -> None:
+        self.add(name, what, json.dumps(value, indent=2, ensure_ascii=False, default=str) + "\n")
+
+    def contents(self) -> list[tuple[str, int, str]]:
+        """Name, bytes and what it is, of each file."""
+        return [(name, len(content), what) for name, (what, content) in self._files.items()]
+
+    def write(self, path: Path) -> None:
+        lines = [f"A support bundle of headrace {__version__}.", ""]
+        lines += [f"{name:<24} {size_text(size):>10}  {what}" for name, size, what in self.contents()]
+        lines += ["", *self.notes] if self.notes else []
+        readme = "\n".join(
+            [*lines, "", "It has no records of topics in it. Values of secret settings are left out.", ""]
+        )
+        folder = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
+        with tarfile.open(path, "w:gz") as archive:
+            for name, content in {"README.txt": readme.encode(), **self._contents()}.items():
+                entry = tarfile.TarInfo(f"{folder}/{name}")
+                entry.size, entry.mtime, entry.mode = len(content), self._time_s, 0o644
+                archive.addfile(entry, io.BytesIO(content))
+
+    def _contents(self) -> dict[str, bytes]:
+        return {name: content for name, (_, content) in self._files.items()}
+
+
+def add_machine(bundle: Bundle, findings: Sequence[Finding]) -> None:
+    packages = {found.metadata["Name"]: found.version for found in distributions()}
+    versions = {
+        "headrace": __version__,
+        "python": sys.version,
+        "system": platform.platform(),
+        "machine": platform.machine(),
+        "packages": dict(sorted(packages.items(), key=lambda item: item[0].lower())),
+    }
+    bundle.add_json("versions.json", "versions of headrace, Python, the system and all packages", versions)
+    bundle.add_json("findings.json", "what doctor found", [finding.as_json() for finding in findings])
+
+
+def add_settings_file(bundle: Bundle, path: Path) -> None:
+    bundle.add(f"settings/{path.name}", "the node's settings, without secrets", without_secrets(path.read_text()))
+
+
+def without_secrets(text: str) -> str:
+    """A file of settings, TOML or properties, with the values of those whose names tell of secrets left out."""
+    return "\n".join(_line_without_secret(line) for line in text.splitlines()) + "\n"
+
+
+def _line_without_secret(line: str) -> str:
+    found = _ASSIGNED.match(line)
+    return f"{found[1]}{HIDDEN}" if found and is_secret(found[2]) else line
+
+
+def is_secret(name: str) -> bool:
+    return _SECRET.search(name) is not None
+
+
+def add_logs(bundle: Bundle, paths: Iterable[Path]) -> None:
+    """The end of each file: what happened last."""
+    for number, path in enumerate(paths):
+        try:
+            with open(path, "rb") as file:
+                file.seek(0, 2)
+                size = file.tell()
+                file.seek(max(0, size - LOG_BYTES_MAX))
+                content = file.read(LOG_BYTES_MAX)
+        except OSError as error:
+            raise HeadraceError(f"{path} can't be read: {error.strerror}.") from error
+        what = f"the log {path}" if size <= LOG_BYTES_MAX else f"the last {size_text(LOG_BYTES_MAX)} of the log {path}"
+        bundle.add(f"logs/{number}-{path.name}", what, content)
+
+
+def add_metrics(bundle: Bundle, url: str) -> None:
+    """What /metrics says now."""
+    if not url.startswith(("http://", "https://")):
+        url = f"http://{url}"
+    if not re.search(r"^https?://[^/]+/.", url):
+        url = url.rstrip("/") + "/metrics"
+    try:
+        with urllib.request.urlopen(url, timeout=METRICS_TIMEOUT_S) as response:
+            bundle.add("metrics.txt", f"metrics from {url}", response.read(METRICS_BYTES_MAX))
+    except OSError as error:
+        bundle.notes.append(f"No metrics from {url}: {getattr(error, 'reason', None) or error}")
+
+
+async def add_cluster(bundle: Bundle, client: Client, state: dict[str, Any], quorum: dict[str, Any] | None) -> None:
+    """What the cluster says of itself: its state, its topics, the settings of its brokers."""
+    from headrace.cli.connection import all_topics
+    from headrace.cli.topic_view import topic_json, views
+    from headrace.client import ConfigResource
+
+    bundle.add_json("cluster.json", "brokers, log directories, features, what is wrong", state)
+    if quorum is not None:
+        bundle.add_json("quorum.json", "the metadata quorum", quorum)
+    shown = await views(client, await all_topics(client), in_full=True)
+    bundle.add_json("topics.json", "topics: settings, partitions, offsets, sizes", [topic_json(view) for view in shown])
+    for broker in state["brokers"]:
+        resource = ConfigResource.broker(broker["broker"])
+        try:
+            entries = (await client.admin.describe_configs([resource]))[resource]
+        except HeadraceError as error:
+            bundle.notes.append(f"No settings of broker {broker['broker']}: {error}")
+            continue
+        told = {
+            name: {
+                "value": HIDDEN if entry.is_sensitive or is_secret(name) else entry.value,
+                "source": entry.source.name.lower(),
+            }
+            for name, entry in sorted(entries.items())
+        }
+        name = f"settings/broker-{broker['broker']}.json"
+        bundle.add_json(name, f"the settings of broker {broker['broker']}, without secrets", told)
