@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.forward import fitted
 from headrace.errors import Error, ProtocolError, Refused
 from headrace.metadata.refusals import refusal
 from headrace.protocol import messages as m
@@ -17,6 +18,7 @@ from headrace.protocol.apis import Api, find_api
 from headrace.protocol.batch_builder import build
 from headrace.protocol.codec import encode_bytes
 from headrace.protocol.message import Message
+from tests.broker import admin_requests
 from tests.broker.nodes import ask, connected, create, run, running
 
 TOPIC = "orders"
@@ -259,6 +261,7 @@ ASKED = {
     22: producer_ids,
     23: epochs,
     60: clusters,
+    **admin_requests.ASKED,
 }
 
 
@@ -286,7 +289,7 @@ def test_whatever_is_asked_in_any_version_is_answered() -> None:
             routes = served(
                 await ask(peer, m.ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
             )
-            assert [api.key for api, _ in routes] == list(ASKED)
+            assert [api.key for api, _ in routes] == sorted(ASKED)
             for api, versions in routes:
                 for version in versions:
                     requests = [request for request in ASKED[api.key](topic_id) if is_carried(request, version)]
@@ -300,7 +303,7 @@ def test_whatever_is_asked_in_any_version_is_answered() -> None:
     run(check())
 
 
-@pytest.mark.parametrize("ask_for", [creations, deletions])
+@pytest.mark.parametrize("ask_for", [creations, deletions, *admin_requests.REFUSED])
 def test_what_the_controller_refuses_as_a_whole_can_be_said_in_every_version(ask_for: Any) -> None:
     refused = Refused(Error.NOT_CONTROLLER, LONG * 2)
     for request in ask_for(b"t" * 16):
@@ -308,4 +311,4 @@ def test_what_the_controller_refuses_as_a_whole_can_be_said_in_every_version(ask
         assert api is not None
         for version in api.versions:
             if is_carried(request, version):
-                encode_bytes(refusal(request, refused), version)
+                encode_bytes(fitted(refusal(request, refused), version), version)

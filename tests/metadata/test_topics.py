@@ -6,6 +6,7 @@ import pytest
 
 from headrace.config import LogConfig
 from headrace.errors import Error, Refused
+from headrace.metadata.collisions import Collisions
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image, ResourceType
 from headrace.metadata.names import check_name
@@ -32,7 +33,8 @@ class Cluster:
 
     @property
     def topics(self) -> Topics:
-        return Topics(self.image, TopicDefaults(2, 1, LogConfig()), self.new_id, lambda n: 0)
+        defaults, collisions = TopicDefaults(2, 1, LogConfig()), Collisions(self.image.topic_ids)
+        return Topics(self.image, defaults, self.new_id, lambda n: 0, collisions)
 
     def new_id(self) -> bytes:
         self.ids += 1

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from headrace.broker.topics import Channel
+from headrace.broker.forward import Channel
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.metadata.image import Endpoint
 from headrace.metadata.loader import Loader
@@ -147,9 +147,11 @@ class Lifecycle:
             return None
         assert isinstance(response, m.BrokerHeartbeatResponse)
         if response.error_code == Error.STALE_BROKER_EPOCH:
-            self._failed(
-                HeadraceError(f"another process has registered as broker {self._broker_id}; stop one of them.")
-            )
+            if self._broker_id in self._loader.image.brokers:
+                why = f"another process has registered as broker {self._broker_id}; stop one of them."
+            else:
+                why = f"broker {self._broker_id} was unregistered; start it again if it is to be in the cluster."
+            self._failed(HeadraceError(why))
             return None
         if response.error_code:
             logger.warning("the controller refuses a heartbeat: %s", Error.of(response.error_code).text)

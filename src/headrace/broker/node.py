@@ -16,13 +16,18 @@ from headrace.broker.cluster import Cluster
 from headrace.broker.fetch import Fetch
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.fetch_session import Sessions
+from headrace.broker.forward import Forward
 from headrace.broker.lifecycle import Lifecycle
 from headrace.broker.listeners import Listeners
 from headrace.broker.offsets import Offsets
+from headrace.broker.partitions import TopicPartitions
 from headrace.broker.ports import NodePorts, SteadyClock
 from headrace.broker.produce import Produce
 from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.producers import Producers
+from headrace.broker.reassignments import Reassignments
 from headrace.broker.router import Route, Router, Serves
+from headrace.broker.security import Security
 from headrace.broker.topic_metadata import TopicMetadata
 from headrace.broker.topics import Topics
 from headrace.config import NodeConfig
@@ -243,6 +248,7 @@ class Node:
         topic_metadata = TopicMetadata(
             loader, self.cluster_id, topics if config.topics.auto_create_topics_enable else None
         )
+        forward, security = Forward(metadata.channel), Security(loader)
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
         produce = Produce(replicas, self._ports.workers_of("recompression"))
         workers = self._ports.workers_of("reads")
@@ -265,11 +271,25 @@ class Node:
             Route(m.MetadataRequest, topic_metadata.handle),
             Route(m.FindCoordinatorRequest, cluster.find_coordinator),
             Route(m.ApiVersionsRequest, cluster.api_versions),
-            Route(m.CreateTopicsRequest, topics.create),
+            Route(m.CreateTopicsRequest, forward.handle),
             Route(m.DeleteTopicsRequest, topics.delete),
             Route(m.InitProducerIdRequest, producer_ids.init),
             Route(m.OffsetForLeaderEpochRequest, offsets.for_leader_epoch),
+            Route(m.DescribeAclsRequest, security.describe_acls),
+            Route(m.CreateAclsRequest, security.create_acls),
+            Route(m.DeleteAclsRequest, security.delete_acls),
+            Route(m.CreatePartitionsRequest, forward.handle),
+            Route(m.ElectLeadersRequest, forward.handle),
+            Route(m.AlterPartitionReassignmentsRequest, forward.handle),
+            Route(m.ListPartitionReassignmentsRequest, Reassignments(loader).list),
+            Route(m.DescribeClientQuotasRequest, security.describe_quotas),
+            Route(m.DescribeUserScramCredentialsRequest, security.describe_scram),
+            Route(m.DescribeQuorumRequest, forward.handle),
+            Route(m.UpdateFeaturesRequest, forward.handle),
             Route(m.DescribeClusterRequest, cluster.describe),
+            Route(m.DescribeProducersRequest, Producers(replicas).describe),
+            Route(m.UnregisterBrokerRequest, forward.handle),
+            Route(m.DescribeTopicPartitionsRequest, TopicPartitions(loader).describe),
         ]
         router = Router(routes, Serves.CLIENTS, self._loop, config.request.socket_request_max_elements)
         cluster.router = router

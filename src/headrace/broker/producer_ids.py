@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from headrace.broker.topics import Channel
+from headrace.broker.forward import Channel
 from headrace.errors import Error, Refused
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m

@@ -56,7 +56,7 @@ class TopicMetadata:
         if any(asked.topic_id != NO_ID for asked in body.topics):
             return []
         names = (asked.name for asked in body.topics if asked.name is not None and asked.name not in known)
-        return [name for name in dict.fromkeys(names) if _name_error(name) is Error.NONE]
+        return [name for name in dict.fromkeys(names) if name_error(name) is Error.NONE]
 
     async def _create_first(
         self, connection: Connection, request: Request, names: Sequence[str], creates: Creates
@@ -83,7 +83,7 @@ class TopicMetadata:
                 name = asked.name or ""
                 topic = image.topic(name)
                 if topic is None:
-                    error = failed.get(name) or _name_error(name) or Error.UNKNOWN_TOPIC_OR_PARTITION
+                    error = failed.get(name) or name_error(name) or Error.UNKNOWN_TOPIC_OR_PARTITION
                     others[name] = Described(error_code=error, name=name, is_internal=name in INTERNAL)
             if topic is not None:
                 found[topic.id] = topic
@@ -140,7 +140,7 @@ class TopicMetadata:
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL,
             partitions=[
-                _partition(image.brokers, index, partition, listener, kind)
+                partition_view(image.brokers, index, partition, listener, kind)
                 for index, partition in topic.partitions.items()
             ],
         )
@@ -158,7 +158,8 @@ class TopicMetadata:
         )
 
 
-def _name_error(name: str) -> Error:
+def name_error(name: str) -> Error:
+    """Why no topic can be called so."""
     try:
         check_name(name)
     except Refused as refused:
@@ -166,9 +167,10 @@ def _name_error(name: str) -> Error:
     return Error.NONE
 
 
-def _partition(
-    brokers: Mapping[int, Broker], index: int, partition: Partition, listener: str, kind: int
+def partition_view(
+    brokers: Mapping[int, Broker], index: int, partition: Partition, listener: str, kind: int = 6
 ) -> m.MetadataResponse.MetadataResponsePartition:
+    """A partition as the clients of a listener see it."""
     replicas, isr = list(partition.replicas), list(partition.isr)
     reached = {broker_id: _is_reached(brokers, broker_id, listener) for broker_id in (*replicas, partition.leader)}
     offline = [broker_id for broker_id in replicas if not reached[broker_id]]

@@ -14,9 +14,14 @@ from typing import Any, Final, NamedTuple
 
 from headrace.errors import Error, Refused
 from headrace.metadata.brokers import Brokers, applied, check_features
+from headrace.metadata.collisions import Collisions
 from headrace.metadata.delta import Delta
+from headrace.metadata.directories import assign_replicas
+from headrace.metadata.elections import elect_leaders
+from headrace.metadata.feature_updates import update_features
 from headrace.metadata.features import BOOTSTRAP, METADATA_VERSION
 from headrace.metadata.image import Image
+from headrace.metadata.reassignments import alter_reassignments
 from headrace.metadata.refusals import refusal
 from headrace.metadata.sessions import Sessions
 from headrace.metadata.snapshot import Versioned, controller_record
@@ -45,7 +50,7 @@ class ControllerSettings:
 class Controller:
     """Active from `activate` to `deactivate`. Randomness is handed in: ids for topics, and where replicas go."""
 
-    __slots__ = ("_choose", "_new_id", "_sessions", "_settings", "image")
+    __slots__ = ("_choose", "_collisions", "_new_id", "_sessions", "_settings", "image")
 
     def __init__(
         self, settings: ControllerSettings, *, new_id: Callable[[], bytes], choose: Callable[[int], int]
@@ -56,6 +61,7 @@ class Controller:
         self._new_id = new_id
         self._choose = choose
         self._sessions = Sessions(settings.session_timeout_ms)
+        self._collisions = Collisions()
 
     @property
     def is_active(self) -> bool:
@@ -64,6 +70,7 @@ class Controller:
     def activate(self, image: Image, now_ms: int) -> list[Versioned]:
         """All before its epoch is committed, and made this image. Returns what a new cluster begins with."""
         self.image = image
+        self._collisions = Collisions(image.topic_ids)
         self._sessions.begin(image.brokers.values(), now_ms)
         if METADATA_VERSION in image.features:
             return []
@@ -75,9 +82,11 @@ class Controller:
 
     def appended(self, records: Sequence[Versioned], last_offset: int, epoch: int) -> None:
         """They are in the log and not committed yet: the next decision reckons with them."""
-        delta = Delta(self._active_image())
+        before = self._active_image()
+        delta = Delta(before)
         for record, _ in records:
             delta.replay(record)
+        self._collisions.appended(before, records)
         self.image = delta.image(last_offset, epoch)
 
     # --- requests -----------------------------------------------------------------------------------------------------
@@ -155,6 +164,19 @@ class Controller:
     def _create_partitions(self, request: m.CreatePartitionsRequest, next_offset: int, now_ms: int) -> object:
         return self._topics().grow(request)
 
+    def _elect_leaders(self, request: m.ElectLeadersRequest, next_offset: int, now_ms: int) -> object:
+        return elect_leaders(self._active_image(), request)
+
+    def _reassign(self, request: m.AlterPartitionReassignmentsRequest, next_offset: int, now_ms: int) -> object:
+        return alter_reassignments(self._active_image(), request)
+
+    def _update_features(self, request: m.UpdateFeaturesRequest, next_offset: int, now_ms: int) -> object:
+        return update_features(self._active_image(), request)
+
+    def _assign_replicas(self, request: m.AssignReplicasToDirsRequest, next_offset: int, now_ms: int) -> object:
+        broker = self._brokers(now_ms).check_epoch(request.broker_id, request.broker_epoch)
+        return assign_replicas(self._active_image(), broker, request)
+
     # --- what happens without a request -------------------------------------------------------------------------------
 
     def deadline_ms(self) -> int:
@@ -190,7 +212,7 @@ class Controller:
         return Brokers(image or self._active_image(), self._sessions, self._settings.cluster_id, now_ms)
 
     def _topics(self) -> Topics:
-        return Topics(self._active_image(), self._settings.defaults, self._new_id, self._choose)
+        return Topics(self._active_image(), self._settings.defaults, self._new_id, self._choose, self._collisions)
 
 
 _DECISIONS: Final[dict[type[Message], Callable[..., Any]]] = {
@@ -202,4 +224,8 @@ _DECISIONS: Final[dict[type[Message], Callable[..., Any]]] = {
     m.CreateTopicsRequest: Controller._create_topics,
     m.DeleteTopicsRequest: Controller._delete_topics,
     m.CreatePartitionsRequest: Controller._create_partitions,
+    m.ElectLeadersRequest: Controller._elect_leaders,
+    m.AlterPartitionReassignmentsRequest: Controller._reassign,
+    m.UpdateFeaturesRequest: Controller._update_features,
+    m.AssignReplicasToDirsRequest: Controller._assign_replicas,
 }

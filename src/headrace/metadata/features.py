@@ -14,3 +14,11 @@ SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
 
 BOOTSTRAP: Final[Mapping[str, int]] = {METADATA_VERSION: 29}
 """The levels of a cluster that is new."""
+
+METADATA_CHANGES: Final = (8, 11, 13, 14, 15, 17, 23)
+"""Levels of metadata.version that brought records or fields of records which those before do not know."""
+
+REQUIRED: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
+    ("group.version", 1): {METADATA_VERSION: 22},
+}
+"""What a level of a feature needs: other features, at these levels at least."""

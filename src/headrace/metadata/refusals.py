@@ -47,8 +47,26 @@ def _grow(request: m.CreatePartitionsRequest, refused: Refused) -> Message:
     result = m.CreatePartitionsResponse.CreatePartitionsTopicResult
     return m.CreatePartitionsResponse(
         results=[
-            result(name=topic.name, error_code=refused.error, error_message=refused.text) for topic in request.topics
+            result(name=name, error_code=refused.error, error_message=refused.text)
+            for name in dict.fromkeys(topic.name for topic in request.topics)
         ]
+    )
+
+
+def _elect(request: m.ElectLeadersRequest, refused: Refused) -> Message:
+    kind = m.ElectLeadersResponse
+    return kind(
+        error_code=refused.error,
+        replica_election_results=[
+            kind.ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[
+                    kind.PartitionResult(partition_id=index, error_code=refused.error, error_message=refused.text)
+                    for index in topic.partitions
+                ],
+            )
+            for topic in request.topic_partitions or []
+        ],
     )
 
 
@@ -61,4 +79,9 @@ _REFUSALS: Final[dict[type[Message], Callable[[Any, Refused], Message]]] = {
     m.CreateTopicsRequest: _create,
     m.DeleteTopicsRequest: _delete,
     m.CreatePartitionsRequest: _grow,
+    m.DescribeQuorumRequest: _with_text(m.DescribeQuorumResponse),
+    m.ElectLeadersRequest: _elect,
+    m.AlterPartitionReassignmentsRequest: _with_text(m.AlterPartitionReassignmentsResponse),
+    m.UpdateFeaturesRequest: _with_text(m.UpdateFeaturesResponse),
+    m.AssignReplicasToDirsRequest: _with_code(m.AssignReplicasToDirsResponse),
 }

@@ -21,6 +21,7 @@ from headrace.metadata.features import METADATA_VERSION, SUPPORTED
 from headrace.metadata.image import Endpoint
 from headrace.metadata.leadership import RESERVED_DIRECTORIES
 from headrace.metadata.loader import Loader
+from headrace.metadata.quorum_view import describe_quorum
 from headrace.metadata.refusals import refusal
 from headrace.metadata.sessions import NEVER_MS
 from headrace.metadata.snapshot import Versioned
@@ -281,6 +282,9 @@ class MetadataService:
         """Decides, and replies when that is committed; at once when this node is not the controller."""
         if not self._leads():
             replied(refusal(request, Refused(Error.NOT_CONTROLLER, _NOT_CONTROLLER)))
+            return
+        if isinstance(request, m.DescribeQuorumRequest):  # which no image knows
+            replied(describe_quorum(self.driver.node, request, self._ports.now_ms()))
             return
         decision = self._controller.decide(request, self.driver.node.history.end_offset, self._ports.now_ms())
         try:

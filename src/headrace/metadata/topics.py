@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 
 from headrace.config import LogConfig
 from headrace.errors import Error, Refused
+from headrace.metadata.assignment import check_new_assignment
+from headrace.metadata.collisions import Collisions, may_collide
 from headrace.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY, Broker, Image, Partition, ResourceType, Topic
 from headrace.metadata.names import check_name, folded
 from headrace.metadata.placement import Candidate, place
@@ -37,12 +39,19 @@ class TopicDefaults:
 class Topics:
     """Decides on an image. Randomness is handed in: `new_id` for topics, `choose(n)` for a number below n."""
 
-    __slots__ = ("_choose", "_defaults", "_described_configs", "_image", "_new_id")
+    __slots__ = ("_choose", "_collisions", "_defaults", "_described_configs", "_image", "_new_id")
 
     def __init__(
-        self, image: Image, defaults: TopicDefaults, new_id: Callable[[], bytes], choose: Callable[[int], int]
+        self,
+        image: Image,
+        defaults: TopicDefaults,
+        new_id: Callable[[], bytes],
+        choose: Callable[[int], int],
+        collisions: Collisions,
     ) -> None:
+        """`collisions` has the names of the image."""
         self._image = image
+        self._collisions = collisions
         self._defaults = defaults
         self._new_id = new_id
         self._choose = choose
@@ -57,7 +66,7 @@ class Topics:
         records: list[Versioned] = []
         response = m.CreateTopicsResponse()
         twice = _twice(topic.name for topic in request.topics)
-        taken = {folded(name): name for name in self._image.topic_ids}
+        taken: dict[str, str] = {}
         partitions_left = PARTITIONS_A_REQUEST_MAX
         answered: dict[str, None] = {}
         for wanted in request.topics:
@@ -71,7 +80,8 @@ class Topics:
             except Refused as refused:
                 response.topics.append(_refused(wanted.name, refused))
                 continue
-            taken[folded(topic.name)] = topic.name
+            if may_collide(topic.name):
+                taken[folded(topic.name)] = topic.name
             partitions_left -= len(topic.partitions)
             if not request.validate_only:
                 records += made
@@ -84,7 +94,7 @@ class Topics:
         check_name(wanted.name)
         if wanted.name in self._image.topic_ids:
             raise Refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
-        other = taken.get(folded(wanted.name))
+        other = self._collisions.find(wanted.name) or taken.get(folded(wanted.name))
         if other is not None:
             raise Refused(
                 Error.INVALID_TOPIC_EXCEPTION,
@@ -137,28 +147,9 @@ class Topics:
                 Error.INVALID_REPLICA_ASSIGNMENT, "Replicas must be given for each partition once, counted from 0."
             )
         assignment = [list(by_index[index]) for index in range(len(by_index))]
-        self._check_assignment(assignment, len(assignment[0]))
-        return assignment
-
-    def _check_assignment(self, assignment: Sequence[Sequence[int]], replication_factor: int) -> None:
         for replicas in assignment:
-            if not replicas:
-                raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, "A partition must have at least one replica.")
-            if len(set(replicas)) < len(replicas):
-                raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"A broker is twice in the replicas {list(replicas)}.")
-            if len(replicas) != replication_factor:
-                raise Refused(
-                    Error.INVALID_REPLICA_ASSIGNMENT,
-                    f"All partitions of a topic have as many replicas: {replication_factor}, not {len(replicas)}.",
-                )
-            for broker_id in replicas:
-                if broker_id not in self._image.brokers:
-                    raise Refused(Error.INVALID_REPLICA_ASSIGNMENT, f"There is no broker {broker_id}.")
-            if not any(self._image.brokers[broker_id].is_active for broker_id in replicas):
-                raise Refused(
-                    Error.INVALID_REPLICA_ASSIGNMENT,
-                    f"None of the brokers {list(replicas)} is active, so none can lead.",
-                )
+            check_new_assignment(self._image, replicas, len(assignment[0]))
+        return assignment
 
     def _candidates(self) -> list[Candidate]:
         return [
@@ -249,7 +240,7 @@ class Topics:
         result = m.CreatePartitionsResponse.CreatePartitionsTopicResult
         twice = _twice(topic.name for topic in request.topics)
         partitions_left = PARTITIONS_A_REQUEST_MAX
-        for wanted in request.topics:
+        for wanted in {topic.name: topic for topic in request.topics}.values():
             try:
                 if wanted.name in twice:
                     raise Refused(Error.INVALID_REQUEST, f"Topic {wanted.name} is in the request more than once.")
@@ -288,7 +279,8 @@ class Topics:
                     Error.INVALID_REPLICA_ASSIGNMENT,
                     f"{more} partitions are added, and replicas are given for {len(assignment)}.",
                 )
-            self._check_assignment(assignment, factor)
+            for replicas in assignment:
+                check_new_assignment(self._image, replicas, factor)
         return [
             partition_record(topic.id, count + index, self._partition(replicas))
             for index, replicas in enumerate(assignment)

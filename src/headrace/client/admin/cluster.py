@@ -117,7 +117,7 @@ class ClusterCalls(Calls):
         )
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Forget a broker that is gone for good. Refused while it is in service."""
+        """Forget a broker that is gone for good. One that is running stops."""
         response = await self._change_one(f"Broker {broker_id}", UnregisterBrokerRequest(broker_id=broker_id))
         check(response.error_code, response.error_message, f"Broker {broker_id} can't be unregistered")
 
