@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.coordinator.groups.classic import ClassicGroups
+from headrace.coordinator.groups.consumer.groups import ConsumerGroups
 from headrace.coordinator.groups.context import GroupContext, Part
 from headrace.coordinator.shard import Outcome, ProducerStamp
 from headrace.metadata.delta import Delta
@@ -16,12 +17,13 @@ from headrace.metadata.image import Image
 
 
 class GroupShard:
-    __slots__ = ("_by_kind", "_parts", "classic", "context")
+    __slots__ = ("_by_kind", "_parts", "classic", "consumer", "context")
 
     def __init__(self, context: GroupContext) -> None:
         self.context = context
         self.classic = ClassicGroups(context)
-        self._parts: list[Part] = [self.classic]
+        self.consumer = ConsumerGroups(context)
+        self._parts: list[Part] = [self.classic, self.consumer]
         self._by_kind = {kind: part for part in self._parts for kind in part.kinds}
 
     def replay(

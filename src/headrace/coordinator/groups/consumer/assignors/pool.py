@@ -64,7 +64,7 @@ def _kept(
             room, extra = least + 1, extra - 1
         if racks is not None and len(mine) > room:
             # What is far away goes first.
-            mine.sort(key=lambda partition: not racks.is_near(partition, member))  # noqa: B023
+            mine.sort(key=lambda partition: not racks.is_near(partition, member))
         for partition in mine[room:]:
             owner[partition] = NOBODY
         del mine[room:]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from itertools import islice
+from typing import Final, TypeAlias
 
 from headrace.coordinator.groups.consumer.assignors.spec import Racks
 
-ROUNDS_MAX = 8
-CANDIDATES_MAX = 32
+ROUNDS_MAX: Final = 8
+CANDIDATES_MAX: Final = 32
 
 _Bucket: TypeAlias = dict[tuple[int, int], None]
 """Pairs of member and partition, in order."""
@@ -103,7 +104,7 @@ def _partner(
         for theirs_in, bucket in buckets.get(rack, {}).items():
             if not (here in theirs_in or (rack is not None and rack not in theirs_in)):
                 continue
-            for other, theirs in list(bucket)[:CANDIDATES_MAX] if len(bucket) > CANDIDATES_MAX else bucket:
+            for other, theirs in islice(bucket, CANDIDATES_MAX):
                 if is_eligible(partition, other) and is_eligible(theirs, member):
                     return other, theirs
     return None

@@ -1,0 +1,135 @@
+"""One decision about a group: a member with new wishes, and all that follows from them, as records."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from headrace.coordinator.groups.consumer import records
+from headrace.coordinator.groups.consumer.assignors.spec import Assignment
+from headrace.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
+from headrace.coordinator.groups.consumer.known import Known
+from headrace.coordinator.groups.consumer.member import JOIN_EPOCH, Current, Member, Subscription
+from headrace.coordinator.groups.consumer.reconciliation import reconciled
+from headrace.coordinator.groups.consumer.regex import Resolver
+from headrace.coordinator.groups.consumer.target import View, target_records
+from headrace.coordinator.shard import Outcome, Timers
+
+REGEX: Final = "consumer-regex"
+
+
+class Subscriber(NamedTuple):
+    """Who a request is from: what is known of it, or what it takes over."""
+
+    subscription: Subscription
+    current: Current
+    target: Assignment
+
+
+NEWCOMER: Final = Subscriber(Subscription(), Current(), NOTHING)
+
+
+class Decision:
+    """What is decided goes into the outcome; the group itself changes when that is replayed."""
+
+    __slots__ = ("_epoch", "_known", "_must_bump", "_now_ms", "_outcome", "_replaced", "group")
+
+    def __init__(self, known: Known, group: ConsumerGroup, outcome: Outcome, now_ms: int) -> None:
+        self._known = known
+        self.group = group
+        self._outcome = outcome
+        self._now_ms = now_ms
+        self._must_bump = False
+        self._replaced: str | None = None
+        self._epoch = group.epoch
+
+    def restart(self) -> None:
+        """A member begins anew under its old id: the group goes into a new epoch, which no old request is in."""
+        self._must_bump = True
+
+    def replace_static(self, member: Member) -> Subscriber:
+        """A static member is back under another id, and takes over what it left (KIP-345)."""
+        self._replaced = member.id
+        self._outcome.records += records.no_member(self.group.group_id, member.id)
+        old = member.current
+        current = Current(JOIN_EPOCH, JOIN_EPOCH, old.state, old.assigned, old.revoking)
+        return Subscriber(member.subscription, current, self.group.target(member.id))
+
+    def take(self, member_id: str, found: Subscriber, wishes: Subscription, owned: Assignment | None) -> Current:
+        """The member's wishes, then the group's epoch, then the target, then the member's next step towards it."""
+        group, made = self.group, self._outcome.records
+        is_new = member_id not in group.members
+        if is_new or wishes != found.subscription:
+            made.append(records.member_metadata(group.group_id, member_id, wishes))
+        if (is_new and self._replaced is None) or _asks_for_other(found.subscription, wishes):
+            self._must_bump = True
+        view: View | None = None
+        if self._must_bump or group.seen_topics != self._known.topics.version:
+            view = View(group, self._known.topics)
+            if self._replaced is not None:
+                del view.subscriptions[self._replaced]
+            view.subscriptions[member_id] = wishes
+            self.refresh(view)
+        target, target_epoch = found.target, group.assignment_epoch
+        if self._epoch > group.assignment_epoch:
+            target = self._assign(view or View(group, self._known.topics), member_id, found.target)
+            target_epoch = self._epoch
+        elif is_new:
+            made.append(records.target(group.group_id, member_id, target))
+        current = reconciled(member_id, found.current, target, target_epoch, group.owners, owned)
+        if is_new or current is not found.current:
+            made.append(records.current_assignment(group.group_id, member_id, current))
+        return current
+
+    def refresh(self, view: View) -> None:
+        """Looks at the topics again, and begins a new epoch when it must, or when they are not what they were."""
+        group, known, made = self.group, self._known, self._outcome.records
+        is_whole = True
+        in_use = view.regexes()
+        for regex in in_use:
+            topics = known.resolver.topics(regex)
+            if topics is None:
+                is_whole = False
+                _walk_on(known.resolver, known.context.timers, regex, self._now_ms)
+            elif regex not in group.resolved or group.resolved[regex].topics != topics:
+                view.resolve(regex, topics)
+                version = known.context.image.offset
+                made.append(records.regular_expression(group.group_id, regex, topics, version, self._now_ms))
+        for regex in group.resolved:
+            if regex not in in_use:
+                made.append(records.no_regular_expression(group.group_id, regex))
+        metadata_hash = view.metadata_hash()
+        if is_whole:
+            group.seen_topics = known.topics.version
+        if self._must_bump or metadata_hash != group.metadata_hash:
+            self._epoch = group.epoch + 1
+            if group.has_old_metadata:
+                made.append(records.no_partition_metadata(group.group_id))
+            made.append(records.group_metadata(group.group_id, self._epoch, metadata_hash))
+
+    def _assign(self, view: View, member_id: str, had: Assignment) -> Assignment:
+        group = self.group
+        previous = {**group.targets, member_id: had} if self._replaced is not None else group.targets
+        after = view.assign(self._known.default_assignor, previous)
+        self._outcome.records += target_records(group.group_id, group.targets, after, self._epoch)
+        return after[member_id]
+
+
+def _asks_for_other(before: Subscription, after: Subscription) -> bool:
+    """Other topics, or to have them in another way."""
+    return (
+        before.names != after.names
+        or before.regex != after.regex
+        or before.rack_id != after.rack_id
+        or before.server_assignor != after.server_assignor
+    )
+
+
+def _walk_on(resolver: Resolver, timers: Timers, regex: str, now_ms: int) -> None:
+    """There are many topics: a step of the way with each round of the loop. Members see the end with a heartbeat."""
+
+    def step(now_ms: int) -> Outcome:
+        if resolver.topics(regex) is None:
+            timers.at((REGEX, regex), now_ms, step)
+        return Outcome()
+
+    timers.at((REGEX, regex), now_ms, step)

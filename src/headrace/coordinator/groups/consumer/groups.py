@@ -1,0 +1,272 @@
+"""The part of a group shard that knows the new consumer protocol: its groups, and what their members ask (KIP-848)."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from dataclasses import replace
+from typing import Final, TypeAlias
+
+from headrace.coordinator.groups.consumer import records
+from headrace.coordinator.groups.consumer.assignors.spec import Assignment
+from headrace.coordinator.groups.consumer.decision import Decision
+from headrace.coordinator.groups.consumer.describe import described
+from headrace.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
+from headrace.coordinator.groups.consumer.known import Known
+from headrace.coordinator.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Member,
+    MemberState,
+    Subscription,
+)
+from headrace.coordinator.groups.consumer.replay import replay
+from headrace.coordinator.groups.consumer.requests import owned_partitions, validate_heartbeat
+from headrace.coordinator.groups.consumer.sessions import Sessions
+from headrace.coordinator.groups.consumer.subscribers import identified, subscriber
+from headrace.coordinator.groups.consumer.target import View
+from headrace.coordinator.groups.consumer.topics import broker_racks
+from headrace.coordinator.groups.context import GroupContext
+from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
+from headrace.errors import Error, Refused
+from headrace.metadata.delta import Delta
+from headrace.protocol import messages as m
+
+Heartbeat: TypeAlias = m.ConsumerGroupHeartbeatRequest
+
+KINDS: Final = (3, 4, 5, 6, 7, 8, 16)
+"""Of records: by the numbers in their keys."""
+GROUP_VERSION: Final = "group.version"
+
+
+class ConsumerGroups:
+    """Heartbeats in, records and replies out."""
+
+    __slots__ = ("_context", "_known", "_racks", "_sessions")
+
+    kinds: Final = KINDS
+
+    def __init__(self, context: GroupContext) -> None:
+        self._context = context
+        self._known = Known(context)
+        self._sessions = Sessions(self._known, self._remove)
+        self._racks = broker_racks(context.image)
+
+    # --- as a part of the shard ---------------------------------------------------------------------------------------
+
+    def replay(
+        self,
+        kind: int,
+        key: bytes,
+        value: bytes | None,
+        offset: int,
+        timestamp_ms: int,
+        stamp: ProducerStamp | None,
+    ) -> None:
+        replay(self._context.groups, key, value)
+
+    def loaded(self, now_ms: int) -> Outcome:
+        image = self._context.image
+        self._known.topics.reset(image)
+        self._known.resolver.reset(image.topic_ids)
+        self._racks = broker_racks(image)
+        for group in self._context.groups.values():
+            if isinstance(group, ConsumerGroup):
+                self._sessions.begin(group, now_ms)
+        return Outcome()
+
+    def image_changed(self, delta: Delta, now_ms: int) -> Outcome:
+        """Groups look at what changed with their next heartbeat, so that one change is no storm."""
+        image = self._context.image
+        racks = broker_racks(image) if delta.changed_brokers else self._racks
+        came, went = self._known.topics.change(
+            image,
+            {**dict.fromkeys(delta.changed_topics), **dict.fromkeys(delta.removed_topics)},
+            are_racks_changed=racks != self._racks,
+        )
+        self._racks = racks
+        if came or went:
+            self._known.resolver.change(image.topic_ids, came, went)
+        return Outcome()
+
+    def unloaded(self, now_ms: int) -> Outcome:
+        return Outcome()
+
+    # --- what is asked ------------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, body: Heartbeat, version: int, client_id: str, client_host: str, reply: Reply, now_ms: int
+    ) -> Outcome:
+        """A member joins, says what it owns, hears what it shall own, or leaves."""
+        group = self._context.groups.get(body.group_id)
+        if type(group) is ConsumerGroup:
+            member = group.members.get(body.member_id)
+            if member is not None and self._is_idle(group, member, body, client_id, client_host):
+                times = self._known.times(group)
+                member.session_deadline_ms = now_ms + times.session_timeout_ms
+                response = m.ConsumerGroupHeartbeatResponse(
+                    member_id=member.id,
+                    member_epoch=member.current.epoch,
+                    heartbeat_interval_ms=times.heartbeat_interval_ms,
+                )
+                return Outcome(replies=[(reply, response)])
+        try:
+            outcome = Outcome()
+            response = self._heartbeat(body, version, client_id, client_host, outcome, now_ms)
+        except Refused as refused:
+            outcome = Outcome()
+            response = m.ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.text)
+        outcome.replies.append((reply, response))
+        return outcome
+
+    def describe(self, group_id: str) -> m.ConsumerGroupDescribeResponse.DescribedGroup:
+        """One group, or why not."""
+        kind = m.ConsumerGroupDescribeResponse.DescribedGroup
+        group = self._context.groups.get(group_id)
+        if not isinstance(group, ConsumerGroup):
+            return kind(
+                group_id=group_id,
+                error_code=Error.GROUP_ID_NOT_FOUND,
+                error_message=f"Group {group_id} not found."
+                if group is None
+                else f"Group {group_id} is not a consumer group.",
+            )
+        return described(group, self._known.default_assignor, self._context.image)
+
+    # --- heartbeats ---------------------------------------------------------------------------------------------------
+
+    def _is_idle(self, group: ConsumerGroup, member: Member, body: Heartbeat, client_id: str, client_host: str) -> bool:
+        """A heartbeat like nearly all: nothing is new on either side."""
+        current, subscription, epoch = member.current, member.subscription, group.epoch
+        return (
+            body.member_epoch == current.epoch == epoch == group.assignment_epoch
+            and current.state is MemberState.STABLE
+            and epoch > JOIN_EPOCH
+            and group.seen_topics == self._known.topics.version
+            and body.topic_partitions is None
+            and body.subscribed_topic_names is None
+            and body.subscribed_topic_regex is None
+            and body.server_assignor is None
+            and body.rebalance_timeout_ms == -1
+            and body.instance_id == subscription.instance_id
+            and (body.rack_id is None or body.rack_id == subscription.rack_id)
+            and client_id == subscription.client_id
+            and client_host == subscription.client_host
+            and subscription.classic is None
+        )
+
+    def _heartbeat(
+        self, body: Heartbeat, version: int, client_id: str, client_host: str, outcome: Outcome, now_ms: int
+    ) -> m.ConsumerGroupHeartbeatResponse:
+        config = self._context.group_config
+        if (
+            self._context.image.features.get(GROUP_VERSION, 0) < 1
+            or "consumer" not in config.group_coordinator_rebalance_protocols
+        ):
+            raise Refused(Error.UNSUPPORTED_VERSION, "The new consumer protocol is not enabled in this cluster.")
+        validate_heartbeat(body, version, config.group_consumer_assignors)
+        if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
+            return self._leave(body, outcome, now_ms)
+        group = self._group_to_join(body.group_id, body.member_epoch, outcome, now_ms)
+        if len(group.members) >= config.group_consumer_max_size and body.member_id not in group.members:
+            raise Refused(
+                Error.GROUP_MAX_SIZE_REACHED, f"The group has {len(group.members)} members, which is the most it may."
+            )
+        owned = owned_partitions(body)
+        decision = Decision(self._known, group, outcome, now_ms)
+        member_id = body.member_id or self._new_member_id()
+        found = subscriber(decision, member_id, body.instance_id, body.member_epoch, owned)
+        wishes = _wishes(found.subscription, body, client_id, client_host)
+        if body.member_epoch < found.current.epoch:
+            # A reply was lost, or this request is late: what it owned then says nothing of now.
+            owned = None
+        current = decision.take(member_id, found, wishes, owned)
+        times = self._known.times(group)
+        self._sessions.renew(group, member_id, times.session_timeout_ms, now_ms)
+        if current is not found.current:
+            self._sessions.follow(group.group_id, member_id, wishes, current, now_ms)
+        response = m.ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=current.epoch,
+            heartbeat_interval_ms=times.heartbeat_interval_ms,
+        )
+        if _is_whole(body) or current.assigned != found.current.assigned:
+            response.assignment = _response_assignment(current.assigned)
+        return response
+
+    def _group_to_join(self, group_id: str, member_epoch: int, outcome: Outcome, now_ms: int) -> ConsumerGroup:
+        group = self._context.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if member_epoch != JOIN_EPOCH:
+            raise Refused(Error.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        if group is None or group.is_empty:
+            if group is not None:
+                outcome.records += group.tombstones()
+            return ConsumerGroup(group_id)
+        raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+
+    # --- leaving ------------------------------------------------------------------------------------------------------
+
+    def _leave(self, body: Heartbeat, outcome: Outcome, now_ms: int) -> m.ConsumerGroupHeartbeatResponse:
+        group = self._context.groups.get(body.group_id)
+        if not isinstance(group, ConsumerGroup):
+            raise Refused(Error.GROUP_ID_NOT_FOUND, f"Consumer group {body.group_id} not found.")
+        member = identified(group, body.member_id, body.instance_id)
+        if body.member_epoch == STATIC_LEAVE_EPOCH:
+            # What it had to give up it has given up; the rest is kept for it until its session ends.
+            gone = replace(member.current, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING)
+            outcome.records.append(records.current_assignment(group.group_id, member.id, gone))
+        else:
+            self._remove(group, [member], outcome, now_ms)
+        return m.ConsumerGroupHeartbeatResponse(member_id=body.member_id, member_epoch=body.member_epoch)
+
+    def _remove(self, group: ConsumerGroup, members: list[Member], outcome: Outcome, now_ms: int) -> None:
+        """They leave, or are taken for gone: the others get what they had with their next heartbeats."""
+        view = View(group, self._known.topics)
+        for member in members:
+            del view.subscriptions[member.id]
+            outcome.records += records.no_member(group.group_id, member.id)
+            self._sessions.end(group.group_id, member.id)
+        decision = Decision(self._known, group, outcome, now_ms)
+        decision.restart()
+        decision.refresh(view)
+
+    def _new_member_id(self) -> str:
+        return urlsafe_b64encode(self._context.random_bytes(16)).decode().rstrip("=")
+
+
+def _wishes(before: Subscription, body: Heartbeat, client_id: str, client_host: str) -> Subscription:
+    """What the member says now; of what it leaves out it said before what it wants."""
+    names, regex = body.subscribed_topic_names, body.subscribed_topic_regex
+    return Subscription(
+        instance_id=before.instance_id if body.instance_id is None else body.instance_id,
+        rack_id=before.rack_id if body.rack_id is None else body.rack_id,
+        client_id=client_id,
+        client_host=client_host,
+        names=before.names if names is None else tuple(sorted(dict.fromkeys(names))),
+        regex=before.regex if regex is None else regex or None,
+        rebalance_timeout_ms=before.rebalance_timeout_ms
+        if body.rebalance_timeout_ms == -1
+        else body.rebalance_timeout_ms,
+        server_assignor=before.server_assignor if body.server_assignor is None else body.server_assignor,
+    )
+
+
+def _is_whole(body: Heartbeat) -> bool:
+    """It says everything, as when it does not know what the coordinator knows: it is told everything."""
+    return body.member_epoch == JOIN_EPOCH or (
+        body.rebalance_timeout_ms != -1
+        and (body.subscribed_topic_names is not None or body.subscribed_topic_regex is not None)
+        and body.topic_partitions is not None
+    )
+
+
+def _response_assignment(assigned: Assignment) -> m.ConsumerGroupHeartbeatResponse.Assignment:
+    kind = m.ConsumerGroupHeartbeatResponse
+    return kind.Assignment(
+        topic_partitions=[
+            kind.TopicPartitions(topic_id=topic_id, partitions=list(partitions))
+            for topic_id, partitions in assigned.items()
+        ]
+    )
