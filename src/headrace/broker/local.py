@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.broker.ports import NodePorts
 from headrace.storage.cleaning_work import CleaningProcesses
+from headrace.storage.kernel_syncs import KernelSyncs
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.workers import WorkerThread
 
@@ -22,6 +23,7 @@ _SPARE_FILES: Final = 256
 def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
     threads: list[WorkerThread] = []
     processes = CleaningProcesses()
+    syncs = _kernel_syncs(loop)
 
     def workers_of(name: str) -> WorkerThread:
         thread = WorkerThread(loop.call_soon_threadsafe, name)
@@ -31,6 +33,8 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
     def stop() -> None:
         for thread in threads:
             thread.stop()
+        if syncs is not None:
+            syncs.stop()
         processes.stop()
 
     return NodePorts(
@@ -42,10 +46,18 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
         random_bytes=os.urandom,
         choose=secrets.randbelow,
         host_name=socket.gethostname,
+        syncs=syncs,
         open_files=_raise_open_files(),
         rest=processes.rest,
         stop=stop,
     )
+
+
+def _kernel_syncs(loop: asyncio.AbstractEventLoop) -> KernelSyncs | None:
+    try:
+        return KernelSyncs(loop)
+    except OSError:
+        return None
 
 
 def now_ms() -> int:

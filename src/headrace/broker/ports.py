@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from headrace.storage.cleaning_work import StartWork
 from headrace.storage.disk import Disk
+from headrace.storage.kernel_syncs import Syncs
 from headrace.storage.workers import Workers
 
 
@@ -30,6 +31,8 @@ class NodePorts:
     host_name: Callable[[], str]
     clock_ns: Callable[[], int] | None = None
     """A clock for short times, that never goes back; the loop's when there is none."""
+    syncs: Syncs | None = None
+    """Syncs files without a thread, where the system can."""
     open_files: int = 1000
     """How many files of segments may be open at once."""
     rest: Callable[[], None] = _nothing

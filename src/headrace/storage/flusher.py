@@ -3,6 +3,7 @@
 A wait joins the group that is being collected. When the worker is free, the group goes to it as one job; its answers
 come back to the loop in one call. What is appended meanwhile collects in the next group.
 
+A group of a few files goes to the kernel, where that can sync by itself (`storage/kernel_syncs.py`), else to a thread.
 A group that touched many files is synced at once (`Disk.sync_all`) when that is cheaper than one file after another, by
 what either took lately: 100 files cost 13 to 25 ms one by one and 0.6 to 1.7 ms at once, even beside a writer of other
 data for which it has to wait too (docs/decisions/0020-group-commit.md).
@@ -17,11 +18,13 @@ dropped the pages, and a second sync would say yes (hazard 8).
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeAlias
 
 from headrace.metrics.histogram import Histogram
 from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
+from headrace.storage.kernel_syncs import Syncs
 from headrace.storage.workers import Workers
 from headrace.storage.write_behind import WriteBehind
 
@@ -47,6 +50,7 @@ class Flusher:
         "_is_scheduled",
         "_on_offline",
         "_running",
+        "_syncs",
         "_workers",
         "groups",
         "latency",
@@ -63,6 +67,7 @@ class Flusher:
         clock: Callable[[], float],
         on_offline: Callable[[SyncFailed], None],
         behind: Workers | None = None,
+        syncs: Syncs | None = None,
     ) -> None:
         """`workers` run one job at a time, and so do those that write `behind`, which are the same when there are none.
 
@@ -75,6 +80,7 @@ class Flusher:
         self._clock = clock
         self._on_offline = on_offline
         self._behind = WriteBehind(behind or workers)
+        self._syncs = syncs
         self._costs = Costs()
         self._group = Group()
         self._running: Group | None = None
@@ -119,8 +125,29 @@ class Flusher:
         group, self._group = self._group, Group()
         self._running = group
         self._is_scheduled = False
+        if self._syncs is not None and self._start_in_kernel(self._syncs, group):
+            return
         disk, clock, costs = self._disk, self._clock, self._costs
         self._workers.run(lambda: group.commit(disk, clock, costs), self._committed)
+
+    def _start_in_kernel(self, syncs: Syncs, group: Group) -> bool:
+        if group.directories or len(group.files) >= FILES_AT_ONCE_MIN:
+            return False
+        descriptors = [file.fileno() for file in group.files]
+        known = [descriptor for descriptor in descriptors if descriptor is not None]
+        began = self._clock()
+        return len(known) == len(descriptors) and syncs.start(known, lambda error: self._synced(began, error))
+
+    def _synced(self, began: float, error: int) -> None:
+        """The kernel has synced the files of the group, or not."""
+        group, disk = self._running, self._disk
+        assert group is not None, "what is synced was running"
+        if not error:
+            self._committed(Outcome(len(group.files), False, self._clock() - began), None)
+            return
+        failure = SyncFailed(disk.full_path(next(iter(group.files)).path), os.strerror(error))
+        disk.go_offline(failure)
+        self._committed(None, failure)
 
     def _committed(self, outcome: Outcome | None, error: BaseException | None) -> None:
         group, self._running = self._running, None

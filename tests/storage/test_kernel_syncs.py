@@ -1,0 +1,186 @@
+"""Syncs by the kernel: told once, when all files of a group are durable; what it can't do, a thread does."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from headrace.storage.disk import DiskError, SyncFailed
+from headrace.storage.flusher import Flusher
+from headrace.storage.kernel_syncs import DEPTH, KernelSyncs, Synced
+from headrace.storage.local_disk import LocalDisk
+from headrace.testing.workers import SteppedWorkers
+
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+
+def run(new_loop: Callable[[], asyncio.AbstractEventLoop], scenario: Callable[[KernelSyncs], Awaitable[None]]) -> None:
+    loop = new_loop()
+    try:
+        syncs = KernelSyncs(loop)
+    except OSError:
+        loop.close()
+        pytest.skip("this system has no such calls")
+    try:
+        loop.run_until_complete(asyncio.wait_for(scenario(syncs), 30))
+    finally:
+        syncs.stop()
+        loop.close()
+
+
+def opened(folder: Path, count: int) -> list[int]:
+    found = []
+    for number in range(count):
+        found.append(os.open(folder / str(number), os.O_RDWR | os.O_CREAT))
+        os.write(found[-1], b"record")
+    return found
+
+
+@LOOPS
+def test_a_group_is_told_once_when_all_of_it_is_durable(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    async def scenario(syncs: KernelSyncs) -> None:
+        descriptors = opened(tmp_path, 7)
+        told: list[int] = []
+        for group in range(1, 40):
+            assert syncs.start(descriptors[: group % 7 + 1], told.append)
+            while len(told) < group:
+                await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        assert told == [0] * 39
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    run(new_loop, scenario)
+
+
+@LOOPS
+def test_groups_may_be_under_way_together_and_more_than_fit_are_left_to_others(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    async def scenario(syncs: KernelSyncs) -> None:
+        descriptors = opened(tmp_path, 8)
+        told: list[int] = []
+        for _ in range(DEPTH // 8):
+            assert syncs.start(descriptors, told.append)
+        assert not syncs.start(descriptors * 9, told.append)
+        while len(told) < DEPTH // 8:
+            await asyncio.sleep(0.001)
+        assert syncs.start(descriptors * 8, told.append), "what ended has made room"
+        while len(told) <= DEPTH // 8:
+            await asyncio.sleep(0.001)
+        assert not any(told)
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+    run(new_loop, scenario)
+
+
+@LOOPS
+def test_what_the_kernel_does_not_take_is_not_told(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path
+) -> None:
+    async def scenario(syncs: KernelSyncs) -> None:
+        good, gone = opened(tmp_path, 2)
+        os.close(gone)
+        told: list[int] = []
+        assert not syncs.start([good, gone], told.append)
+        assert syncs.start([good], told.append)
+        while not told:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.01)
+        assert told == [0]
+        os.close(good)
+
+    run(new_loop, scenario)
+
+
+class Recorded:
+    """Syncs whose end the test decides."""
+
+    def __init__(self, takes: bool = True) -> None:
+        self.takes = takes
+        self.begun: list[tuple[Sequence[int], Synced]] = []
+
+    def start(self, descriptors: Sequence[int], synced: Synced) -> bool:
+        if self.takes:
+            self.begun.append((descriptors, synced))
+        return self.takes
+
+
+class Committing:
+    """A flusher over a real folder, whose loop and workers the test moves."""
+
+    def __init__(self, folder: Path, takes: bool = True) -> None:
+        self.disk = LocalDisk(str(folder))
+        self.syncs, self.workers = Recorded(takes), SteppedWorkers()
+        self.soon: list[Callable[[], None]] = []
+        self.told: list[DiskError | None] = []
+        self.offline: list[SyncFailed] = []
+        self.flusher = Flusher(
+            self.disk,
+            self.workers,
+            call_soon=self.soon.append,
+            clock=lambda: 0.0,
+            on_offline=self.offline.append,
+            syncs=self.syncs,
+        )
+        self.files = [self.disk.open(f"f{number}", create=True) for number in range(20)]
+
+    def commit(self, files: int) -> None:
+        for file in self.files[:files]:
+            file.write(0, [b"record"])
+            self.flusher.sync(file, self.told.append)
+        for callback in self.soon:
+            callback()
+        self.soon.clear()
+
+
+def test_a_small_group_goes_to_the_kernel_and_the_next_one_after_it(tmp_path: Path) -> None:
+    committing = Committing(tmp_path)
+    committing.commit(2)
+    committing.commit(1)
+    assert not len(committing.workers)
+    (begun,) = committing.syncs.begun
+    assert len(begun[0]) == 2
+    begun[1](0)
+    assert committing.told == [None, None]
+    assert len(committing.syncs.begun) == 2
+    committing.syncs.begun[1][1](0)
+    assert committing.told == [None] * 3
+    assert committing.flusher.is_idle
+
+
+def test_names_many_files_and_what_the_kernel_does_not_take_go_to_the_workers(tmp_path: Path) -> None:
+    committing = Committing(tmp_path)
+    committing.flusher.sync_names("")
+    committing.commit(1)
+    assert len(committing.workers) == 1
+    committing.workers.step()
+    committing.commit(20)
+    assert len(committing.workers) == 1
+    committing.workers.step()
+    committing.syncs.takes = False
+    committing.commit(1)
+    committing.workers.step()
+    assert committing.told == [None] * 22
+    assert not committing.syncs.begun
+
+
+def test_hazard_8_a_sync_that_fails_in_the_kernel_takes_the_directory_offline(tmp_path: Path) -> None:
+    committing = Committing(tmp_path)
+    committing.commit(2)
+    committing.commit(1)
+    committing.syncs.begun[0][1](errno.EIO)
+    assert [type(failure) for failure in committing.told] == [SyncFailed] * 3
+    assert len(committing.offline) == 1
+    assert len(committing.syncs.begun) == 1, "never tried again"
+    with pytest.raises(SyncFailed):
+        committing.commit(1)
