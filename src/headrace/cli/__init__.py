@@ -46,6 +46,11 @@ COMMANDS: Final[dict[str, Command]] = {
         "Create, look at, change, delete and trim topics, of any Kafka cluster.",
         "headrace topic create orders --partitions 6 --config retention.ms=7d",
     ),
+    "config": Command(
+        "headrace.cli.config:app",
+        "Explain settings, and get and set those of a running cluster.",
+        "headrace config explain retention.ms",
+    ),
     "cluster": Command(
         "headrace.cli.cluster:app",
         "Look at a cluster: its brokers, its features, and what is wrong with it.",
@@ -61,20 +66,15 @@ COMMANDS: Final[dict[str, Command]] = {
         "Check the machine, the settings and a running cluster, and say what to do.",
         "headrace doctor --data headrace-data --bootstrap 127.0.0.1:9092",
     ),
-    "protocol": Command(
-        "headrace.cli.protocol:app",
-        "Show the shape of any Kafka message, and explain a captured frame field by field.",
-        "headrace protocol show Fetch --version 13",
-    ),
     "log": Command(
         "headrace.cli.log:app",
         "Look into the files of a log, ours or Kafka's: dump, verify, sum up.",
         "headrace log dump headrace-data/orders-0/00000000000000000000.log",
     ),
-    "config": Command(
-        "headrace.cli.config:app",
-        "Explain settings, and get and set those of a running cluster.",
-        "headrace config explain retention.ms",
+    "protocol": Command(
+        "headrace.cli.protocol:app",
+        "Show the shape of any Kafka message, and explain a captured frame field by field.",
+        "headrace protocol show Fetch --version 13",
     ),
 }
 
@@ -148,7 +148,12 @@ def _run_typer(app: Any, name: str, arguments: list[str]) -> int:
     from typer.main import get_command
 
     try:
-        code = get_command(app).main(args=arguments, prog_name=f"headrace {name}", standalone_mode=False)
+        command = get_command(app)
+        if "--help" in arguments or not arguments:
+            from headrace.cli.overview import tidy
+
+            tidy(command)
+        code = command.main(args=arguments, prog_name=f"headrace {name}", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except typer.TyperException as error:

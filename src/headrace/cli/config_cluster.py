@@ -47,7 +47,7 @@ OfMetrics = Annotated[
 
 def get(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Settings, or patterns such as 'retention.*'.")
+        list[str] | None, typer.Argument(metavar="NAME", help="Settings, or patterns such as 'retention.*'.")
     ] = None,
     topic: OfTopic = None,
     broker: OfBroker = None,
@@ -162,7 +162,7 @@ def _entry_json(entry: ConfigEntry) -> dict[str, Any]:
 
 
 def set_(
-    given: Annotated[list[str], typer.Argument(metavar="NAME=VALUE...", help="What to set, as in retention.ms=7d.")],
+    given: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="What to set, as in retention.ms=7d.")],
     topic: OfTopic = None,
     broker: OfBroker = None,
     cluster: OfCluster = False,
@@ -186,7 +186,7 @@ def set_(
 
 
 def unset(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="What is to go back to its default.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME", help="What is to go back to its default.")],
     topic: OfTopic = None,
     broker: OfBroker = None,
     cluster: OfCluster = False,

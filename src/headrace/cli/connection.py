@@ -149,6 +149,6 @@ DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Check and show wh
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", autocompletion=_complete_topics)]
 Topics = Annotated[
     list[str],
-    typer.Argument(metavar="TOPIC...", help="Topics, or patterns such as 'orders-*'.", autocompletion=_complete_topics),
+    typer.Argument(metavar="TOPIC", help="Topics, or patterns such as 'orders-*'.", autocompletion=_complete_topics),
 ]
 complete_topics = _complete_topics

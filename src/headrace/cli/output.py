@@ -37,8 +37,8 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, in
 
 
 def tell_left_off(titles: Sequence[str]) -> None:
-    if titles:
-        say(f"(left off: {', '.join(titles)}; a wider terminal, a pipe and --json have them)", QUIET)
+    if any(titles):
+        say(f"(left off: {', '.join(filter(None, titles))}; a wider terminal, a pipe and --json have them)", QUIET)
 
 
 def print_facts(facts: Iterable[tuple[str, Cell]], *, indent: str = "") -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -33,3 +34,15 @@ def print_overview(commands: Mapping[str, Command]) -> None:
     for command in commands.values():
         console.print(Text(f"  {command.example}"), soft_wrap=True)
     console.print("\nEach command explains itself: [cyan]headrace COMMAND --help[/]")
+
+
+def tidy(command: Any) -> None:
+    """Takes out of a command's help what tells people nothing: that a flag is a <bool>, and arguments a <list[str]>."""
+    context = typer.Context(command)
+    for parameter in command.get_params(context):
+        if parameter.param_type_name == "argument":
+            parameter.display_type_rich = lambda ctx: None
+        elif parameter.is_flag:
+            parameter.metavar = ""
+    for each in getattr(command, "commands", {}).values():
+        tidy(each)

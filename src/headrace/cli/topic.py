@@ -50,7 +50,7 @@ Config = Annotated[
 ]
 PatternsOrAll = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[PATTERN]...", help="Only these, as in 'orders-*'.", autocompletion=complete_topics),
+    typer.Argument(metavar="PATTERN", help="Only these, as in 'orders-*'.", autocompletion=complete_topics),
 ]
 
 
@@ -66,13 +66,16 @@ class Order(StrEnum):
 
 @app.command("create")
 def create(
-    names: Annotated[list[str], typer.Argument(metavar="TOPIC...", help="The new topics.")],
+    names: Annotated[list[str], typer.Argument(metavar="TOPIC", help="The new topics.")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many. By default the cluster decides.")
+        int | None,
+        typer.Option("--partitions", "-p", metavar="N", min=1, help="How many. By default the cluster decides."),
     ] = None,
     replication: Annotated[
         int | None,
-        typer.Option("--replication", "-r", min=1, max=32767, help="Copies of each. By default the cluster decides."),
+        typer.Option(
+            "--replication", "-r", metavar="N", min=1, max=32767, help="Copies of each. By default the cluster decides."
+        ),
     ] = None,
     config: Config = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="A topic that is there is let be.")] = False,
@@ -233,7 +236,8 @@ def describe(topics: Topics, as_json: Json = False, bootstrap: Bootstrap = DEFAU
 def alter(
     topic: Topic,
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", min=1, help="How many there are to be: more than now.")
+        int | None,
+        typer.Option("--partitions", "-p", metavar="N", min=1, help="How many there are to be: more than now."),
     ] = None,
     config: Config = None,
     unset: Annotated[
@@ -361,7 +365,7 @@ def _contents(found: Sequence[TopicView]) -> str:
 def trim(
     topic: Topic,
     to_offset: Annotated[
-        int | None, typer.Option("--to-offset", "-o", min=0, help="Delete the records before this offset.")
+        int | None, typer.Option("--to-offset", "-o", metavar="N", min=0, help="Delete the records before this offset.")
     ] = None,
     before: Annotated[
         str | None,
@@ -370,7 +374,7 @@ def trim(
     everything: Annotated[bool, typer.Option("--all", help="Delete all that there is now.")] = False,
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", min=0, help="Only of this partition; may be repeated."),
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only of this partition; may be repeated."),
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,

@@ -178,7 +178,7 @@ def print_configs(configs: Sequence[ConfigEntry] | None) -> None:
         say("\n  all settings are at their defaults", QUIET)
         return
     say("\n  settings that are not at their defaults", "bold")
-    columns = [Column("", NAME), Column(""), Column("", QUIET), Column("", QUIET)]
+    columns = [Column("", NAME), Column(""), Column("", QUIET, rank=1), Column("", QUIET, rank=2)]
     rows = [
         (entry.name, value_text(entry), setting_words(entry.name, entry.value), source_text(entry)) for entry in configs
     ]
