@@ -9,14 +9,17 @@ leadership, tells it by `appended`, and answers when they are committed: nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
+from headrace.config import NodeConfig
 from headrace.errors import Error, Refused
 from headrace.metadata.brokers import Brokers, applied, check_features
 from headrace.metadata.collisions import Collisions
+from headrace.metadata.configs import Configs
 from headrace.metadata.delta import Delta
 from headrace.metadata.directories import assign_replicas
+from headrace.metadata.dynamic import Dynamic
 from headrace.metadata.elections import elect_leaders
 from headrace.metadata.feature_updates import update_features
 from headrace.metadata.features import BOOTSTRAP, METADATA_VERSION
@@ -45,12 +48,15 @@ class ControllerSettings:
     cluster_id: str
     defaults: TopicDefaults
     session_timeout_ms: int = 9000
+    node_id: int = 1
+    started_with: NodeConfig = field(default_factory=NodeConfig)
+    """What the node of this controller was started with."""
 
 
 class Controller:
     """Active from `activate` to `deactivate`. Randomness is handed in: ids for topics, and where replicas go."""
 
-    __slots__ = ("_choose", "_collisions", "_new_id", "_sessions", "_settings", "image")
+    __slots__ = ("_choose", "_collisions", "_dynamic", "_new_id", "_sessions", "_settings", "image")
 
     def __init__(
         self, settings: ControllerSettings, *, new_id: Callable[[], bytes], choose: Callable[[int], int]
@@ -62,6 +68,7 @@ class Controller:
         self._choose = choose
         self._sessions = Sessions(settings.session_timeout_ms)
         self._collisions = Collisions()
+        self._dynamic = Dynamic(settings.started_with, settings.node_id)
 
     @property
     def is_active(self) -> bool:
@@ -177,6 +184,12 @@ class Controller:
         broker = self._brokers(now_ms).check_epoch(request.broker_id, request.broker_epoch)
         return assign_replicas(self._active_image(), broker, request)
 
+    def _alter_configs(self, request: m.AlterConfigsRequest, next_offset: int, now_ms: int) -> object:
+        return self._configs().alter(request)
+
+    def _alter_incrementally(self, request: m.IncrementalAlterConfigsRequest, next_offset: int, now_ms: int) -> object:
+        return self._configs().alter_incrementally(request)
+
     # --- what happens without a request -------------------------------------------------------------------------------
 
     def deadline_ms(self) -> int:
@@ -212,7 +225,16 @@ class Controller:
         return Brokers(image or self._active_image(), self._sessions, self._settings.cluster_id, now_ms)
 
     def _topics(self) -> Topics:
-        return Topics(self._active_image(), self._settings.defaults, self._new_id, self._choose, self._collisions)
+        image, defaults = self._active_image(), self._settings.defaults
+        self._dynamic.follow(image)
+        if self._dynamic.config is not self._settings.started_with:
+            defaults = replace(defaults, log=self._dynamic.config.log)
+        return Topics(image, defaults, self._new_id, self._choose, self._collisions)
+
+    def _configs(self) -> Configs:
+        image = self._active_image()
+        self._dynamic.follow(image)
+        return Configs(image, self._dynamic)
 
 
 _DECISIONS: Final[dict[type[Message], Callable[..., Any]]] = {
@@ -224,6 +246,8 @@ _DECISIONS: Final[dict[type[Message], Callable[..., Any]]] = {
     m.CreateTopicsRequest: Controller._create_topics,
     m.DeleteTopicsRequest: Controller._delete_topics,
     m.CreatePartitionsRequest: Controller._create_partitions,
+    m.AlterConfigsRequest: Controller._alter_configs,
+    m.IncrementalAlterConfigsRequest: Controller._alter_incrementally,
     m.ElectLeadersRequest: Controller._elect_leaders,
     m.AlterPartitionReassignmentsRequest: Controller._reassign,
     m.UpdateFeaturesRequest: Controller._update_features,

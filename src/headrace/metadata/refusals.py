@@ -70,6 +70,24 @@ def _elect(request: m.ElectLeadersRequest, refused: Refused) -> Message:
     )
 
 
+def _alter(response: Any, result: Any) -> Callable[[Any, Refused], Message]:
+    def refuse(request: Any, refused: Refused) -> Message:
+        made: Message = response(
+            responses=[
+                result(
+                    error_code=refused.error,
+                    error_message=refused.text,
+                    resource_type=resource.resource_type,
+                    resource_name=resource.resource_name,
+                )
+                for resource in request.resources
+            ]
+        )
+        return made
+
+    return refuse
+
+
 _REFUSALS: Final[dict[type[Message], Callable[[Any, Refused], Message]]] = {
     m.BrokerRegistrationRequest: _with_code(m.BrokerRegistrationResponse),
     m.BrokerHeartbeatRequest: _with_code(m.BrokerHeartbeatResponse),
@@ -80,6 +98,10 @@ _REFUSALS: Final[dict[type[Message], Callable[[Any, Refused], Message]]] = {
     m.DeleteTopicsRequest: _delete,
     m.CreatePartitionsRequest: _grow,
     m.DescribeQuorumRequest: _with_text(m.DescribeQuorumResponse),
+    m.AlterConfigsRequest: _alter(m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse),
+    m.IncrementalAlterConfigsRequest: _alter(
+        m.IncrementalAlterConfigsResponse, m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+    ),
     m.ElectLeadersRequest: _elect,
     m.AlterPartitionReassignmentsRequest: _with_text(m.AlterPartitionReassignmentsResponse),
     m.UpdateFeaturesRequest: _with_text(m.UpdateFeaturesResponse),

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
+from headrace.config import NodeConfig
 from headrace.config.quorum import QuorumConfig
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.metadata.controller import Controller, ControllerSettings
@@ -126,8 +127,12 @@ class MetadataService:
         config: QuorumConfig,
         defaults: TopicDefaults,
         failed: Callable[[HeadraceError], None],
+        started_with: NodeConfig | None = None,
     ) -> None:
-        """Opens what `format_metadata` made. `failed` is called at most once: the node is to stop, and says why."""
+        """Opens what `format_metadata` made. `failed` is called at most once: the node is to stop, and says why.
+
+        `started_with` are all settings of the node, which a change of settings is checked against.
+        """
         self.loader = Loader()
         self._member = member
         self._ports = ports
@@ -138,7 +143,13 @@ class MetadataService:
         self._ready: Callable[[HeadraceError | None], None] | None = None
         self._tick: Timer | None = None
         self._controller = Controller(
-            ControllerSettings(member.cluster_id, defaults, config.broker_session_timeout_ms),
+            ControllerSettings(
+                member.cluster_id,
+                defaults,
+                config.broker_session_timeout_ms,
+                node_id=member.node_id,
+                started_with=started_with or NodeConfig(quorum=config, log=defaults.log),
+            ),
             new_id=self._new_id,
             choose=ports.choose,
         )
