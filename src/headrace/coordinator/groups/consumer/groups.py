@@ -103,7 +103,7 @@ class ConsumerGroups:
             member = group.members.get(body.member_id)
             if member is not None and self._is_idle(group, member, body, client_id, client_host):
                 times = self._known.times(group)
-                member.session_deadline_ms = now_ms + times.session_timeout_ms
+                self._sessions.renew(group, member.id, times.session_timeout_ms, now_ms)
                 response = m.ConsumerGroupHeartbeatResponse(
                     member_id=member.id,
                     member_epoch=member.current.epoch,
@@ -168,7 +168,8 @@ class ConsumerGroups:
         if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(body, outcome, now_ms)
         group = self._group_to_join(body.group_id, body.member_epoch, outcome, now_ms)
-        if len(group.members) >= config.group_consumer_max_size and body.member_id not in group.members:
+        is_there = body.member_id in group.members or body.instance_id in group.instances
+        if len(group.members) >= config.group_consumer_max_size and not is_there:
             raise Refused(
                 Error.GROUP_MAX_SIZE_REACHED, f"The group has {len(group.members)} members, which is the most it may."
             )

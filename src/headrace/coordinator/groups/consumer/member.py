@@ -14,6 +14,9 @@ STATIC_LEAVE_EPOCH: Final = -2
 """A static member that goes, and comes back soon: what it has is kept for it."""
 
 
+NEVER: Final = 1 << 62
+
+
 class MemberState(IntEnum):
     """How far a member is on its way to the target assignment, by the numbers in its records."""
 
@@ -70,13 +73,15 @@ class Current:
 class Member:
     """State that records tell, and beside it the end of its session, which they do not."""
 
-    __slots__ = ("current", "id", "is_rejoining", "session_deadline_ms", "subscription")
+    __slots__ = ("current", "id", "is_rejoining", "session_deadline_ms", "session_timer_ms", "subscription")
 
     def __init__(self, member_id: str) -> None:
         self.id = member_id
         self.subscription = Subscription()
         self.current = Current()
         self.session_deadline_ms = 0
+        self.session_timer_ms = NEVER
+        """When the timer rings that looks at the deadline; not known of one that has just joined."""
         self.is_rejoining = False
         """A member of the classic protocol was told to join again, and there is a timer for it."""
 

@@ -32,17 +32,21 @@ class Sessions:
         """For all the members of a group that was loaded."""
         for member in group.members.values():
             timeout_ms = self.timeout_ms(group, member.subscription)
-            member.session_deadline_ms = now_ms + timeout_ms
             self._arm(group.group_id, member.id, now_ms + timeout_ms)
+            member.session_deadline_ms = member.session_timer_ms = now_ms + timeout_ms
             self.follow(group.group_id, member.id, member.subscription, member.current, now_ms)
 
     def renew(self, group: ConsumerGroup, member_id: str, timeout_ms: int, now_ms: int) -> None:
         """A member was heard of. One that is about to join has no state yet: its timer is all that there is."""
         member = group.members.get(member_id)
+        deadline_ms = now_ms + timeout_ms
         if member is None:
-            self._arm(group.group_id, member_id, now_ms + timeout_ms)
-        else:
-            member.session_deadline_ms = now_ms + timeout_ms
+            self._arm(group.group_id, member_id, deadline_ms)
+            return
+        member.session_deadline_ms = deadline_ms
+        if deadline_ms < member.session_timer_ms:  # its time-out has become shorter
+            self._arm(group.group_id, member_id, deadline_ms)
+            member.session_timer_ms = deadline_ms
 
     def timeout_ms(self, group: ConsumerGroup, subscription: Subscription) -> int:
         classic = subscription.classic
@@ -97,6 +101,7 @@ class Sessions:
             group, member = found
             if member.session_deadline_ms > now_ms:
                 self._arm(group_id, member_id, member.session_deadline_ms)
+                member.session_timer_ms = member.session_deadline_ms
             else:
                 self._remove(group, [member], outcome, now_ms)
         return outcome
