@@ -1,4 +1,4 @@
-"""What a client asks before anything else: ApiVersions, DescribeCluster, FindCoordinator, InitProducerId."""
+"""What a client asks before anything else: ApiVersions, DescribeCluster, InitProducerId."""
 
 from __future__ import annotations
 
@@ -101,18 +101,6 @@ def test_describe_cluster() -> None:
             assert response.cluster_authorized_operations == 0b1111110100000
             response = await ask(peer, m.DescribeClusterRequest(endpoint_type=2), 1)
             assert response.error_code == Error.MISMATCHED_ENDPOINT_TYPE
-
-    run(check())
-
-
-def test_there_is_no_coordinator_yet() -> None:
-    async def check() -> None:
-        async with running() as node, connected(node) as peer:
-            response = await ask(peer, m.FindCoordinatorRequest(key="a"), 3)
-            assert response.error_code == Error.COORDINATOR_NOT_AVAILABLE
-            response = await ask(peer, m.FindCoordinatorRequest(coordinator_keys=["a", "b"]), 6)
-            assert [found.key for found in response.coordinators] == ["a", "b"]
-            assert {found.error_code for found in response.coordinators} == {Error.COORDINATOR_NOT_AVAILABLE}
 
     run(check())
 

@@ -86,21 +86,6 @@ class Cluster:
             close_as_nobody_serves(connection)
         return response
 
-    def find_coordinator(self, connection: Connection, request: Request) -> m.FindCoordinatorResponse:
-        """There are no coordinators yet. Clients that look for one try again; librdkafka wants to see that API."""
-        body: m.FindCoordinatorRequest = request.body
-        error = Error.COORDINATOR_NOT_AVAILABLE
-        if request.version < 4:
-            return m.FindCoordinatorResponse(error_code=error, error_message=error.text, node_id=-1, port=-1)
-        return m.FindCoordinatorResponse(
-            coordinators=[
-                m.FindCoordinatorResponse.Coordinator(
-                    key=key, node_id=-1, port=-1, error_code=error, error_message=error.text
-                )
-                for key in body.coordinator_keys
-            ]
-        )
-
 
 def any_active_broker(image: Image, chance: int) -> int:
     """For "the controller": any broker forwards to it, so that load is spread, as Kafka does."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from headrace.broker.cluster import Cluster
+from headrace.broker.coordinators import Coordinators
 from headrace.broker.fetch import Fetch
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.fetch_session import Sessions
@@ -70,6 +71,7 @@ class Node:
     __slots__ = (
         "_clock_ns",
         "_config",
+        "_coordinators",
         "_directories",
         "_flushers",
         "_lifecycle",
@@ -102,6 +104,7 @@ class Node:
         self._directories: Directories | None = None
         self._metadata: MetadataService | None = None
         self._replicas: Replicas | None = None
+        self._coordinators: Coordinators | None = None
         self._upkeep: Upkeep | None = None
         self._lifecycle: Lifecycle | None = None
         self._listeners: Listeners | None = None
@@ -245,8 +248,19 @@ class Node:
         loader, config = metadata.loader, self._config
         cluster = Cluster(loader, self.cluster_id, dict(SUPPORTED))
         topics = Topics(metadata.channel, deletes=config.topics.delete_topic_enable)
+        coordinators = self._coordinators = Coordinators(
+            config,
+            loader,
+            replicas,
+            metadata.channel,
+            workers=self._ports.workers_of("loads"),
+            random_bytes=self._ports.random_bytes,
+            call_soon=self._loop.call_soon,
+        )
         topic_metadata = TopicMetadata(
-            loader, self.cluster_id, topics if config.topics.auto_create_topics_enable else None
+            loader,
+            self.cluster_id,
+            coordinators.creates(topics) if config.topics.auto_create_topics_enable else None,
         )
         forward, security = Forward(metadata.channel), Security(loader)
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
@@ -269,7 +283,6 @@ class Node:
             Route(m.FetchRequest, fetch.handle, errors=fetch.errors, is_scanned=False),
             Route(m.ListOffsetsRequest, offsets.list, errors=offsets.errors),
             Route(m.MetadataRequest, topic_metadata.handle),
-            Route(m.FindCoordinatorRequest, cluster.find_coordinator),
             Route(m.ApiVersionsRequest, cluster.api_versions),
             Route(m.CreateTopicsRequest, forward.handle),
             Route(m.DeleteTopicsRequest, topics.delete),
@@ -290,6 +303,7 @@ class Node:
             Route(m.DescribeProducersRequest, Producers(replicas).describe),
             Route(m.UnregisterBrokerRequest, forward.handle),
             Route(m.DescribeTopicPartitionsRequest, TopicPartitions(loader).describe),
+            *coordinators.routes(),
         ]
         router = Router(routes, Serves.CLIENTS, self._loop, config.request.socket_request_max_elements)
         cluster.router = router
@@ -379,6 +393,8 @@ class Node:
             await self._lifecycle.stop(LEAVE_SECONDS)
         if self._upkeep is not None:
             self._upkeep.stop()
+        if self._coordinators is not None:
+            self._coordinators.stop()
         if self._replicas is not None:
             self._replicas.stop()
         if self._listeners is not None:

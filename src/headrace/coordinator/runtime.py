@@ -63,7 +63,7 @@ class Runtime(Generic[S]):
         commit_timeout_ms: int = 5000,
         compression: Compression = Compression.NONE,
     ) -> None:
-        """`make` makes an empty shard, for a leader epoch of its partition. `call_soon` is the loop's; the workers read logs."""
+        """`make` makes an empty shard for a leader epoch. `call_soon` is the loop's; the workers read logs."""
         self.topic = topic
         self.workers = workers
         self.waits = replicas.waits

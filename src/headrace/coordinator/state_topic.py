@@ -9,8 +9,6 @@ from headrace.metadata.image import Image
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
-INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE)
-"""Clients may read them, and not write."""
 
 _HASHED_MAX: Final = 100_000
 _INT32_MASK: Final = 0xFFFFFFFF

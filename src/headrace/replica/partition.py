@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.metadata.image import Partition as PartitionState
+from headrace.metadata.names import INTERNAL
 from headrace.metrics.traffic import TopicTraffic
 from headrace.replica.held_appends import HeldAppends, Turn
 from headrace.replica.in_sync import InSync
@@ -57,6 +58,7 @@ class Partition:
         "held",
         "in_sync",
         "index",
+        "is_internal",
         "is_leader",
         "leader",
         "leader_epoch",
@@ -80,6 +82,8 @@ class Partition:
         self.leader_epoch = NO_EPOCH
         self.partition_epoch = -1
         self.is_leader = False
+        self.is_internal = topic in INTERNAL
+        """Only coordinators append to it."""
         self.leader_epoch_start_offset = log.log_end_offset
         """Where the log ended when this leader took over: until the high watermark is there, it may be too low."""
         self.syncs_each = False
@@ -176,6 +180,8 @@ class Partition:
         """Appends a producer's batch, as leader. Raises Refused; then nothing of it is in the log."""
         if not self.is_leader:
             raise self._not_leader()
+        if self.is_internal:
+            raise Refused(Error.INVALID_TOPIC_EXCEPTION, f"Clients do not write to {self.topic}.")
         in_sync, log = self.in_sync, self.log
         if required_acks == ACKS_ALL and not in_sync.is_enough:
             raise self._not_enough()
@@ -357,6 +363,14 @@ class Partition:
         self.in_sync.set_replicas(self.replicas, self.isr, config.min_insync_replicas)
         if self.is_leader:
             self._advance()
+
+    def moved(self, log: Log) -> None:
+        """Its log is in another directory now. Flushes of the old one that are under way say nothing of this one."""
+        self.log = log
+        self.in_sync.not_flushed()
+        self.configured()
+        self._host.flush_soon(self)
+        self._changed()
 
     def went_offline(self) -> None:
         """Its directory failed."""

@@ -11,19 +11,21 @@ from collections.abc import Callable
 from headrace.coordinator.groups.classic import ClassicGroups
 from headrace.coordinator.groups.consumer.groups import ConsumerGroups
 from headrace.coordinator.groups.context import GroupContext, Part
+from headrace.coordinator.offsets.offsets import Offsets
 from headrace.coordinator.shard import Outcome, ProducerStamp
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 
 
 class GroupShard:
-    __slots__ = ("_by_kind", "_parts", "classic", "consumer", "context")
+    __slots__ = ("_by_kind", "_parts", "classic", "consumer", "context", "offsets")
 
     def __init__(self, context: GroupContext) -> None:
         self.context = context
+        self.offsets = Offsets(context)
         self.classic = ClassicGroups(context)
         self.consumer = ConsumerGroups(context)
-        self._parts: list[Part] = [self.classic, self.consumer]
+        self._parts: list[Part] = [self.offsets, self.classic, self.consumer]
         self._by_kind = {kind: part for part in self._parts for kind in part.kinds}
 
     def replay(
@@ -35,7 +37,7 @@ class GroupShard:
             part.replay(kind, key, value, offset, timestamp_ms, stamp)
 
     def replay_end(self, stamp: ProducerStamp, is_commit: bool) -> None:
-        pass
+        self.offsets.replay_end(stamp, is_commit)
 
     def loaded(self, image: Image, now_ms: int) -> Outcome:
         self.context.image = image
@@ -55,4 +57,5 @@ class GroupShard:
             together.records += outcome.records
             together.replies += outcome.replies
             together.effects += outcome.effects
+            together.is_atomic = together.is_atomic and outcome.is_atomic
         return together

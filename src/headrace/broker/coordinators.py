@@ -1,0 +1,101 @@
+"""The coordinators of a node, and how clients reach them: the only wiring of what is in `coordinator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.broker.find_coordinator import FindCoordinator
+from headrace.broker.forward import Channel
+from headrace.broker.offset_commits import OffsetCommits
+from headrace.broker.router import Route
+from headrace.broker.state_topics import StateTopics, state_topics_of
+from headrace.broker.topics import Creates
+from headrace.config import NodeConfig
+from headrace.coordinator.groups.context import GroupContext
+from headrace.coordinator.groups.shard import GroupShard
+from headrace.coordinator.runtime import Runtime
+from headrace.coordinator.shard import Timers
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS
+from headrace.errors import Error
+from headrace.metadata.loader import Loader
+from headrace.protocol import messages as m
+from headrace.protocol.compression import Compression
+from headrace.replica.manager import Replicas
+from headrace.storage.workers import Workers
+
+
+class Coordinators:
+    """Made after the replicas have subscribed to the loader."""
+
+    __slots__ = ("_config", "_random_bytes", "find_coordinator", "groups", "offsets", "topics")
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        loader: Loader,
+        replicas: Replicas,
+        channel: Channel,
+        *,
+        workers: Workers,
+        random_bytes: Callable[[int], bytes],
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        """The workers read logs when coordinators are loaded. `call_soon` is the loop's."""
+        self._config = config
+        self._random_bytes = random_bytes
+        self.topics = StateTopics(state_topics_of(config), channel, lambda: loader.image)
+        self.groups: Runtime[GroupShard] = Runtime(
+            CONSUMER_OFFSETS,
+            self._group_shard,
+            replicas,
+            workers,
+            call_soon,
+            load_bytes=config.offsets.offsets_load_buffer_size,
+            commit_timeout_ms=config.offsets.offsets_commit_timeout_ms,
+            compression=Compression(config.offsets.offsets_topic_compression_codec),
+        )
+        self.find_coordinator = FindCoordinator(loader, self.topics)
+        self.offsets = OffsetCommits(self.groups)
+        loader.subscribe(self.groups.apply)
+
+    def _group_shard(self, timers: Timers, leader_epoch: int) -> GroupShard:
+        config = self._config
+        return GroupShard(
+            GroupContext(
+                timers,
+                group_config=config.groups,
+                offsets_config=config.offsets,
+                random_bytes=self._random_bytes,
+            )
+        )
+
+    def routes(self) -> list[Route]:
+        offsets = self.offsets
+        return [
+            Route(m.FindCoordinatorRequest, self.find_coordinator.handle),
+            Route(m.OffsetCommitRequest, offsets.commit, errors=offsets.commit_errors),
+            Route(m.OffsetFetchRequest, offsets.fetch, errors=offsets.fetch_errors),
+            Route(m.OffsetDeleteRequest, offsets.delete, errors=offsets.delete_errors),
+        ]
+
+    def creates(self, others: Creates) -> Creates:
+        """State topics with their own settings, and others by `others`, for those who ask for topics by name."""
+        return _Creates(self.topics, others)
+
+    def stop(self) -> None:
+        self.groups.stop()
+
+
+class _Creates:
+    __slots__ = ("_others", "_topics")
+
+    def __init__(self, topics: StateTopics, others: Creates) -> None:
+        self._topics = topics
+        self._others = others
+
+    async def create_missing(self, names: Sequence[str]) -> dict[str, Error]:
+        for name in names:
+            if name in self._topics:
+                await self._topics.create(name)
+        others = [name for name in names if name not in self._topics]
+        return await self._others.create_missing(others) if others else {}

@@ -1,0 +1,92 @@
+"""FindCoordinator: which broker a group or a transactional id is to ask.
+
+It is the leader of a partition of a state topic, as the image says. A state topic that is not there is created first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from enum import IntEnum
+from typing import Any, Final
+
+from headrace.broker.state_topics import StateTopics
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
+from headrace.errors import Error
+from headrace.metadata.image import Endpoint, Image
+from headrace.metadata.loader import Loader
+from headrace.net.connection import Connection
+from headrace.protocol import messages as m
+from headrace.protocol.frame import Request
+
+BATCHED_SINCE: Final = 4
+"""From this version on one request asks for many (KIP-699)."""
+
+Coordinator = m.FindCoordinatorResponse.Coordinator
+
+
+class KeyType(IntEnum):
+    GROUP = 0
+    TRANSACTION = 1
+    SHARE = 2
+
+
+_TOPICS: Final = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE}
+"""There are no share groups: as where Kafka has them switched off, they are INVALID_REQUEST, like unknown types."""
+
+
+class FindCoordinator:
+    __slots__ = ("_loader", "_topics")
+
+    def __init__(self, loader: Loader, topics: StateTopics) -> None:
+        self._loader = loader
+        self._topics = topics
+
+    def handle(
+        self, connection: Connection, request: Request
+    ) -> m.FindCoordinatorResponse | Coroutine[Any, Any, m.FindCoordinatorResponse]:
+        topic = _TOPICS.get(request.body.key_type)
+        if topic is not None and topic not in self._loader.image.topic_ids:
+            return self._create_first(topic, connection, request)
+        return self._respond(connection, request)
+
+    async def _create_first(self, topic: str, connection: Connection, request: Request) -> m.FindCoordinatorResponse:
+        await self._topics.create(topic)
+        return self._respond(connection, request)
+
+    def _respond(self, connection: Connection, request: Request) -> m.FindCoordinatorResponse:
+        body: m.FindCoordinatorRequest = request.body
+        image, listener = self._loader.image, connection.listener.name
+        if request.version >= BATCHED_SINCE:
+            return m.FindCoordinatorResponse(
+                coordinators=[self._find(image, body.key_type, key, listener) for key in body.coordinator_keys]
+            )
+        found = self._find(image, body.key_type, body.key, listener)
+        return m.FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+
+    def _find(self, image: Image, key_type: int, key: str, listener: str) -> Coordinator:
+        name = _TOPICS.get(key_type)  # type: ignore[call-overload]
+        if name is None:
+            return _none(key, Error.INVALID_REQUEST)
+        topic = image.topic(name)
+        partition = None if topic is None else topic.partitions[partition_for(key, len(topic.partitions))]
+        endpoint = None if partition is None else _reached(image, partition.leader, listener)
+        if partition is None or endpoint is None:
+            return _none(key, Error.COORDINATOR_NOT_AVAILABLE)
+        return Coordinator(
+            key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port, error_message=None
+        )
+
+
+def _none(key: str, error: Error) -> Coordinator:
+    return Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=error.text)
+
+
+def _reached(image: Image, broker_id: int, listener: str) -> Endpoint | None:
+    broker = image.brokers.get(broker_id)
+    return None if broker is None or broker.is_fenced else broker.endpoint(listener)
