@@ -28,7 +28,7 @@ class Listeners:
     for minutes, and a producer must not write under the leader epoch of the life before.
     """
 
-    __slots__ = ("_config", "_host_name", "_relieved_tick", "all", "budget", "endpoints")
+    __slots__ = ("_config", "_host_name", "_limits", "_relieved_tick", "all", "budget", "endpoints")
 
     def __init__(
         self,
@@ -44,10 +44,11 @@ class Listeners:
         self._relieved_tick = -1
         queued_bytes = config.queued_max_request_bytes
         self.budget = Budget(queued_bytes if queued_bytes > 0 else WITHOUT_LIMIT)
-        limits = Limits(
+        limits = self._limits = Limits(
             frame_bytes=request.socket_request_max_bytes,
             connections=config.max_connections,
             connections_per_address=config.max_connections_per_ip,
+            connections_by_address=config.connections_by_address(),
             requests_in_flight=config.connections_max_requests_in_flight,
             write_bytes=config.connections_max_reply_bytes,
             idle_ms=config.connections_max_idle_ms,
@@ -59,6 +60,12 @@ class Listeners:
         ]
         self.endpoints: list[Endpoint] = []
         """What clients are told, by listener, once they are open."""
+
+    def configure(self, config: ListenerConfig) -> None:
+        """Takes other limits on connections, for those who connect from now on."""
+        self._limits.connections = config.max_connections
+        self._limits.connections_per_address = config.max_connections_per_ip
+        self._limits.connections_by_address = config.connections_by_address()
 
     async def bind(self) -> None:
         told = {address.name: address for address in self._config.advertised()}

@@ -14,6 +14,14 @@ from typing import Any, Final
 
 from headrace.broker.cluster import Cluster
 from headrace.broker.coordinators import Coordinators
+from headrace.broker.configs import Configs
+from headrace.broker.dynamic_config import (
+    CleanerWorkers,
+    DynamicConfig,
+    follow_connections,
+    follow_topics,
+    follow_upkeep,
+)
 from headrace.broker.fetch import Fetch
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.fetch_session import Sessions
@@ -33,8 +41,9 @@ from headrace.broker.topic_metadata import TopicMetadata
 from headrace.broker.topics import Topics
 from headrace.config import NodeConfig
 from headrace.errors import HeadraceError
+from headrace.metadata.dynamic import Dynamic
 from headrace.metadata.features import SUPPORTED
-from headrace.metadata.image import Endpoint, ResourceType
+from headrace.metadata.image import Endpoint
 from headrace.metadata.service import Member, MetadataPorts, MetadataService, format_metadata
 from headrace.metadata.topics import TopicDefaults
 from headrace.metrics.requests import Stopwatch
@@ -73,6 +82,7 @@ class Node:
         "_config",
         "_coordinators",
         "_directories",
+        "_dynamic",
         "_flushers",
         "_lifecycle",
         "_listeners",
@@ -102,6 +112,7 @@ class Node:
         self._flushers: dict[Disk, Flusher] = {}
         self._on_sync_failed: dict[Disk, list[Callable[[SyncFailed], None]]] = {}
         self._directories: Directories | None = None
+        self._dynamic = DynamicConfig(Dynamic(config, config.identity.node_id))
         self._metadata: MetadataService | None = None
         self._replicas: Replicas | None = None
         self._coordinators: Coordinators | None = None
@@ -152,12 +163,13 @@ class Node:
         )
         metadata = self._metadata = self._open_metadata(self._metadata_directory(disks, directories), handles, indexes)
         await metadata.start()
-        loader = metadata.loader
-        for kind, name in loader.image.configs:
-            if kind == ResourceType.TOPIC:
-                settings.changed(name, loader.image)
+        loader, dynamic = metadata.loader, self._dynamic
+        dynamic.follow(loader.image)
+        config = dynamic.config
+        settings.set_defaults(config.log, loader.image)
         directories.load(self._progress(), loader.image.topic_ids.get)
         waits = Waits(self._loop.call_at, self._loop.time)
+        cleaner_workers = CleanerWorkers(ports.workers_of)
         replicas = self._replicas = Replicas(
             self.id,
             directories,
@@ -165,9 +177,12 @@ class Node:
             waits,
             now_ms=self._now_ms,
             call_soon=self._loop.call_soon,
-            cleaner=self._make_cleaner(directories),
+            cleaner=self._make_cleaner(directories, cleaner_workers),
         )
         loader.subscribe(replicas.apply)
+        follow_topics(dynamic, settings, replicas)
+        cleaner_workers.follow(dynamic, replicas)
+        loader.subscribe(dynamic.apply)
         lifecycle = self._lifecycle = Lifecycle(
             metadata.channel,
             loader,
@@ -183,6 +198,7 @@ class Node:
             config.listener, config.request, router.handle, ports.host_name, Stopwatch(self._clock_ns)
         )
         memory.on_full = listeners.relieve
+        follow_connections(dynamic, listeners)
         await listeners.bind()
         await lifecycle.start(
             cluster_id=self.cluster_id,
@@ -195,6 +211,7 @@ class Node:
         )
         await listeners.serve()
         upkeep = self._upkeep = Upkeep(replicas, settings, config.storage, waits, call_soon=self._loop.call_soon)
+        follow_upkeep(dynamic, upkeep)
         upkeep.start()
         logger.info("node %d of cluster %s is ready", self.id, self.cluster_id)
 
@@ -240,6 +257,7 @@ class Node:
             config=config.quorum,
             defaults=TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor, config.log),
             failed=self._fail,
+            started_with=config,
         )
 
     def _router(
@@ -263,6 +281,7 @@ class Node:
             coordinators.creates(topics) if config.topics.auto_create_topics_enable else None,
         )
         forward, security = Forward(metadata.channel), Security(loader)
+        configs = Configs(loader, metadata.channel, self._dynamic.dynamic)
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
         produce = Produce(replicas, self._ports.workers_of("recompression"))
         workers = self._ports.workers_of("reads")
@@ -291,8 +310,11 @@ class Node:
             Route(m.DescribeAclsRequest, security.describe_acls),
             Route(m.CreateAclsRequest, security.create_acls),
             Route(m.DeleteAclsRequest, security.delete_acls),
+            Route(m.DescribeConfigsRequest, configs.describe),
+            Route(m.AlterConfigsRequest, configs.alter),
             Route(m.CreatePartitionsRequest, forward.handle),
             Route(m.ElectLeadersRequest, forward.handle),
+            Route(m.IncrementalAlterConfigsRequest, configs.alter_incrementally),
             Route(m.AlterPartitionReassignmentsRequest, forward.handle),
             Route(m.ListPartitionReassignmentsRequest, Reassignments(loader).list),
             Route(m.DescribeClientQuotasRequest, security.describe_quotas),
@@ -302,6 +324,7 @@ class Node:
             Route(m.DescribeClusterRequest, cluster.describe),
             Route(m.DescribeProducersRequest, Producers(replicas).describe),
             Route(m.UnregisterBrokerRequest, forward.handle),
+            Route(m.ListConfigResourcesRequest, configs.list),
             Route(m.DescribeTopicPartitionsRequest, TopicPartitions(loader).describe),
             *coordinators.routes(),
         ]
@@ -309,16 +332,15 @@ class Node:
         cluster.router = router
         return router
 
-    def _make_cleaner(self, directories: Directories) -> Cleaner | None:
-        config, ports = self._config.cleaner, self._ports
+    def _make_cleaner(self, directories: Directories, workers: CleanerWorkers) -> Cleaner | None:
+        config, ports = self._dynamic.config.cleaner, self._ports
         if not config.log_cleaner_enable:
             return None
-        workers = [ports.workers_of(f"cleaner-{number}") for number in range(config.log_cleaner_threads)]
         return Cleaner(
             directories.logs,
             config,
             ports.clean,
-            workers,
+            workers.take(config.log_cleaner_threads),
             now_ms=self._now_ms,
             call_later=self._loop.call_later,
             secret=lambda: ports.random_bytes(16),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from posixpath import normpath
+
 from headrace.config.group import Group, boolean, double, integer, long, words
 from headrace.config.setting import Change
 from headrace.config.topic import DAY_MS, KIB, MIB, MINUTE_MS
@@ -81,6 +83,13 @@ class StorageConfig(Group):
     def check(self) -> None:
         if not self.log_dirs:
             raise Refused(Error.INVALID_CONFIG, "log.dirs is empty; a node needs a folder, as in headrace-data.")
+        seen: dict[str, str] = {}
+        for folder in self.log_dirs:
+            first = seen.setdefault(normpath(folder), folder)
+            if first is not folder:
+                raise Refused(
+                    Error.INVALID_CONFIG, f"log.dirs names one folder twice, as {first} and as {folder}; leave out one."
+                )
 
 
 class CleanerConfig(Group):

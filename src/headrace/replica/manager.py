@@ -189,6 +189,13 @@ class Replicas:
                 self._set_config(partition.log)
                 partition.configured()
 
+    def configure_all(self) -> None:
+        """The broker's settings have changed, and with them those of all topics that leave them open."""
+        for partition in self._by_id.values():
+            if partition.log.config is not self._settings.of(partition.topic):
+                self._set_config(partition.log)
+                partition.configured()
+
     def _set_config(self, log: Log) -> None:
         log.configure(self._settings.of(log.topic))
         if self.cleaner is not None:

@@ -29,6 +29,15 @@ class TopicSettings:
         """The least flush.ms that any topic has."""
         return min(config.flush_ms for config in (self.defaults, *self._topics.values()))
 
+    def set_defaults(self, defaults: LogConfig, image: Image) -> None:
+        """The broker has other settings: so have topics, as far as they leave them open."""
+        self.defaults = defaults
+        self._made = {defaults: defaults}
+        self._topics = {}
+        for kind, name in image.configs:
+            if kind == ResourceType.TOPIC:
+                self.changed(name, image)
+
     def changed(self, topic: str, image: Image) -> LogConfig:
         """The image has other settings of a topic, or none any more."""
         texts = image.settings(ResourceType.TOPIC, topic)

@@ -68,6 +68,10 @@ class Upkeep:
         if self._replicas.cleaner is not None:
             self._replicas.cleaner.poll()
 
+    def configure(self, config: StorageConfig) -> None:
+        """Takes other settings, as far as they can change while a node runs."""
+        self._config = config
+
     def stop(self) -> None:
         """Begins nothing any more; what is under way ends at its next step."""
         self._is_stopped = True

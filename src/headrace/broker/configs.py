@@ -1,0 +1,204 @@
+"""Settings as clients see and change them: DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
+
+What a broker knows itself it answers from its image. Changes are checked here as far as they are about this broker, and
+go to the controller; only the levels of loggers, which nobody keeps, are changed on the spot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from headrace.broker import loggers
+from headrace.broker.config_view import ConfigView, Described, Source, logger_entry
+from headrace.broker.forward import Channel
+from headrace.config.client_metrics import ClientMetricsConfig
+from headrace.config.group_settings import GroupSettings
+from headrace.errors import Error, Refused
+from headrace.metadata.configs import Operation, broker_id, check_request, required, twice_named
+from headrace.metadata.dynamic import ALL_BROKERS, Dynamic
+from headrace.metadata.image import Image, ResourceType
+from headrace.metadata.loader import Loader
+from headrace.metadata.names import check_name
+from headrace.net.connection import Connection
+from headrace.protocol import messages as m
+from headrace.protocol.frame import Request
+from headrace.protocol.message import Message
+
+TIMEOUT_SECONDS: Final = 30.0
+SYNONYMS_SINCE: Final = 1
+LISTED: Final = (
+    ResourceType.TOPIC,
+    ResourceType.BROKER,
+    ResourceType.BROKER_LOGGER,
+    ResourceType.CLIENT_METRICS,
+    ResourceType.GROUP,
+)
+
+
+class Configs:
+    __slots__ = ("_channel", "_dynamic", "_loader", "_node_id")
+
+    def __init__(self, loader: Loader, channel: Channel, dynamic: Dynamic) -> None:
+        """`dynamic` are the settings of this node, which follow the loader's image."""
+        self._loader = loader
+        self._channel = channel
+        self._dynamic = dynamic
+        self._node_id = dynamic.node_id
+
+    # --- describe -----------------------------------------------------------------------------------------------------
+
+    def describe(self, connection: Connection, request: Request) -> m.DescribeConfigsResponse:
+        body: m.DescribeConfigsRequest = request.body
+        image = self._loader.image
+        view = ConfigView(image, self._dynamic)
+        response = m.DescribeConfigsResponse()
+        for wanted in body.resources:
+            result = m.DescribeConfigsResponse.DescribeConfigsResult(
+                resource_type=wanted.resource_type, resource_name=wanted.resource_name, error_message=None
+            )
+            try:
+                entries = self._entries(image, view, wanted.resource_type, wanted.resource_name)
+            except Refused as refused:
+                result.error_code, result.error_message = refused.error, refused.text
+            else:
+                if wanted.configuration_keys:
+                    keys = frozenset(wanted.configuration_keys)
+                    entries = [entry for entry in entries if entry.name in keys]
+                for entry in entries:
+                    if not body.include_synonyms or request.version < SYNONYMS_SINCE:
+                        entry.synonyms = []
+                    if not body.include_documentation:
+                        entry.documentation = None
+                result.configs = entries
+            response.results.append(result)
+        return response
+
+    def _entries(self, image: Image, view: ConfigView, kind: int, name: str) -> list[Described]:
+        match kind:
+            case ResourceType.TOPIC:
+                check_name(name)
+                if name not in image.topic_ids:
+                    raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
+                return view.topic(image.settings(ResourceType.TOPIC, name))
+            case ResourceType.BROKER:
+                if name == ALL_BROKERS:
+                    return view.of_all_brokers(image.settings(ResourceType.BROKER, ALL_BROKERS))
+                self._require_this(name)
+                return view.broker()
+            case ResourceType.BROKER_LOGGER:
+                self._require_this(name)
+                return [logger_entry(*level) for level in loggers.levels().items()]
+            case ResourceType.CLIENT_METRICS:
+                _require_name(name, "A subscription to client metrics")
+                texts = image.settings(ResourceType.CLIENT_METRICS, name)
+                metrics = ClientMetricsConfig.parse(texts)
+                return view.resource(ClientMetricsConfig.settings, metrics, texts, Source.CLIENT_METRICS)
+            case ResourceType.GROUP:
+                _require_name(name, "A group")
+                texts = image.settings(ResourceType.GROUP, name)
+                group = GroupSettings.parse(texts, GroupSettings.of_broker(self._dynamic.config.groups))
+                return view.resource(GroupSettings.settings, group, texts, Source.GROUP)
+        raise Refused(Error.INVALID_REQUEST, f"{kind} is no type of a resource with settings.")
+
+    def _require_this(self, name: str) -> None:
+        if broker_id(name) != self._node_id:
+            raise Refused(Error.INVALID_REQUEST, f"Ask broker {name} itself: this is broker {self._node_id}.")
+
+    # --- list ---------------------------------------------------------------------------------------------------------
+
+    def list(self, connection: Connection, request: Request) -> m.ListConfigResourcesResponse:
+        """What has settings, of the types that are asked for; in version 0, the subscriptions to client metrics."""
+        body: m.ListConfigResourcesRequest = request.body
+        if request.version == 0:
+            kinds: Sequence[int] = (ResourceType.CLIENT_METRICS,)
+        else:
+            kinds = tuple(dict.fromkeys(body.resource_types)) or LISTED
+            if any(kind not in LISTED for kind in kinds):
+                return m.ListConfigResourcesResponse(error_code=Error.UNSUPPORTED_VERSION)
+        image = self._loader.image
+        resource = m.ListConfigResourcesResponse.ConfigResource
+        return m.ListConfigResourcesResponse(
+            config_resources=[
+                resource(resource_name=name, resource_type=kind) for kind in kinds for name in _named(image, kind)
+            ]
+        )
+
+    # --- change -------------------------------------------------------------------------------------------------------
+
+    async def alter(self, connection: Connection, request: Request) -> Message:
+        return await self._change(request.body, m.AlterConfigsResponse)
+
+    async def alter_incrementally(self, connection: Connection, request: Request) -> Message:
+        return await self._change(request.body, m.IncrementalAlterConfigsResponse)
+
+    async def _change(self, body: Any, response: Any) -> Message:
+        """What this broker can refuse, or do, by itself; the rest is the controller's. Answers are in order."""
+        twice = twice_named(body.resources)
+        answers: list[Any] = []
+        left: list[Any] = []
+        for wanted in body.resources:
+            answer = response.AlterConfigsResourceResponse(
+                resource_type=wanted.resource_type, resource_name=wanted.resource_name, error_message=None
+            )
+            answers.append(answer)
+            try:
+                check_request(wanted, twice)
+                if self._is_settled(body, wanted):
+                    continue
+            except Refused as refused:
+                answer.error_code, answer.error_message = refused.error, refused.text
+                continue
+            left.append((answer, wanted))
+        if left:
+            asked = type(body)(resources=[wanted for _, wanted in left], validate_only=body.validate_only)
+            try:
+                decided: Any = await self._channel.call(asked, TIMEOUT_SECONDS)
+            except Refused as refused:
+                for answer, _ in left:
+                    answer.error_code, answer.error_message = refused.error, refused.text
+            else:
+                for (answer, _), made in zip(left, decided.responses, strict=True):
+                    answer.error_code, answer.error_message = made.error_code, made.error_message
+        changed: Message = response(responses=answers)
+        return changed
+
+    def _is_settled(self, body: Any, wanted: Any) -> bool:
+        """Whether nothing is left for the controller. Raises Refused."""
+        is_incremental = isinstance(body, m.IncrementalAlterConfigsRequest)
+        if wanted.resource_type == ResourceType.BROKER_LOGGER and is_incremental:
+            self._set_loggers(wanted, body.validate_only)
+            return True
+        if wanted.resource_type == ResourceType.BROKER and wanted.resource_name != ALL_BROKERS:
+            self._require_this(wanted.resource_name)
+        return False
+
+    def _set_loggers(self, wanted: m.IncrementalAlterConfigsRequest.AlterConfigsResource, validate_only: bool) -> None:
+        self._require_this(wanted.resource_name)
+        changes: dict[str, str | None] = {}
+        for change in wanted.configs:
+            if change.config_operation == Operation.SET:
+                changes[change.name] = required(change.name, change.value)
+            elif change.config_operation == Operation.DELETE:
+                changes[change.name] = None
+            else:
+                raise Refused(Error.INVALID_REQUEST, "The level of a logger can be set and unset, and nothing else.")
+        for name, level in changes.items():
+            loggers.check_level(name, level)
+        if not validate_only:
+            loggers.set_levels(changes)
+
+
+def _require_name(name: str, what: str) -> None:
+    if not name:
+        raise Refused(Error.INVALID_REQUEST, f"{what} needs a name.")
+
+
+def _named(image: Image, kind: int) -> Iterable[str]:
+    """Topics and brokers all have settings; the others are what somebody set something of."""
+    match kind:
+        case ResourceType.TOPIC:
+            return sorted(image.topic_ids)
+        case ResourceType.BROKER | ResourceType.BROKER_LOGGER:
+            return [str(number) for number in sorted(image.brokers)]
+    return sorted(name for of_kind, name in image.configs if of_kind == kind)
