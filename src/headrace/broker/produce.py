@@ -2,7 +2,8 @@
 
 A request appends when it comes. With acks=1 it is answered at once; with acks=all, and with flush.messages=1, when what
 it appended counts. With acks=0 there is no reply: on an error the connection closes, so that the producer notices.
-A batch that must be opened or recompressed first goes to a worker, and later ones of its partition wait behind it.
+A batch that must be opened or recompressed first goes to a worker, and the first batch of a transaction waits for its
+coordinator; later batches of the partition wait behind it.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from functools import partial
 from typing import Any, Final
 
 from headrace.broker.produce_reply import Answer, HeldBatch, PendingReply, Waiting
+from headrace.broker.produce_transactional import Verifier, producer_of, verification_of, verify
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
+from headrace.metadata.names import INTERNAL
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.batch import MAGIC, TRANSACTIONAL_BIT
@@ -38,12 +41,13 @@ _ATTRIBUTES_AT: Final = 22  # the lower byte
 class Produce:
     """`handle` is the handler. A request for one partition, which nearly all are, takes its reply from `_spare`."""
 
-    __slots__ = ("_replicas", "_spare", "_workers", "errors", "waiting", "waits")
+    __slots__ = ("_replicas", "_spare", "_verifier", "_workers", "errors", "waiting", "waits")
 
-    def __init__(self, replicas: Replicas, workers: Workers) -> None:
-        """The workers open and recompress batches."""
+    def __init__(self, replicas: Replicas, workers: Workers, verifier: Verifier | None = None) -> None:
+        """The workers open and recompress batches. Without a verifier there are no transactions."""
         self._replicas = replicas
         self._workers = workers
+        self._verifier = verifier
         self.waits: Waits = replicas.waits
         self.errors: dict[int, int] = {}
         """How often each error was answered, by partition."""
@@ -73,6 +77,8 @@ class Produce:
                     if not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting, held):
                         is_refused = True
         if waiting or held:
+            if held and self._verifier is not None:
+                verify(request, held, self._verifier)
             PendingReply(self, connection, request, reply, is_refused).wait_for(waiting, held)
             return None
         if not is_refused:
@@ -101,19 +107,75 @@ class Produce:
         try:
             partition = self._find(topic, data, acks, version)
             records: Any = data.records
-            if partition.held or partition.looks_inside:
-                leaves = partition.log.rules.leaves_loop(records)
-                if leaves or partition.held:
-                    part = HeldBatch(partition, records, answer)
-                    if leaves:
-                        self._prepare(part, version, now_ms)
-                    held.append(part)
-                    return True
+            if (
+                records is not None
+                and len(records) > _ATTRIBUTES_AT
+                and records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+                and records[_MAGIC_AT] == MAGIC
+                and self._holds_transactional(partition, records, answer, request, now_ms, held)
+            ):
+                return True
+            if (partition.held or partition.looks_inside) and self._holds(
+                partition, records, answer, version, now_ms, held
+            ):
+                return True
             appended = partition.append(records, acks, now_ms, version)
         except Refused as refused:
             self._refuse(refused, topic.name, topic.topic_id, answer, reply, version, connection)
             return False
         self._appended(partition, appended, answer, acks, waiting)
+        return True
+
+    def _holds(
+        self,
+        partition: Partition,
+        records: memoryview | None,
+        answer: Answer,
+        version: int,
+        now_ms: int,
+        held: list[HeldBatch],
+    ) -> HeldBatch | None:
+        """Where others wait to append already, or the batch must be opened elsewhere first."""
+        if partition.topic in INTERNAL:  # which are compacted, so that all that comes for them comes through here
+            raise Refused(Error.INVALID_TOPIC_EXCEPTION, f"Only brokers write to {partition.topic}.")
+        leaves = partition.log.rules.leaves_loop(records)
+        if not leaves and not partition.held:
+            return None
+        part = HeldBatch(partition, records, answer)
+        if leaves:
+            self._prepare(part, version, now_ms)
+        held.append(part)
+        return part
+
+    def _holds_transactional(
+        self,
+        partition: Partition,
+        records: memoryview,
+        answer: Answer,
+        request: Request,
+        now_ms: int,
+        held: list[HeldBatch],
+    ) -> bool:
+        """The same for a batch of a transaction, of which the first has to be verified."""
+        producer, verifier = producer_of(records), self._verifier
+        if producer is None:
+            return False
+        if verifier is None:
+            raise Refused(
+                Error.INVALID_PRODUCER_ID_MAPPING, "This producer id belongs to no transactional id of this cluster."
+            )
+        verification, asks = verification_of(partition, producer, request.body, request.version, verifier)
+        if verification is None and not partition.held and not partition.looks_inside:
+            return False
+        part = self._holds(partition, records, answer, request.version, now_ms, held)
+        if part is None:
+            if verification is None or verification.is_verified:
+                return False
+            part = HeldBatch(partition, records, answer)
+            held.append(part)
+        part.identity, part.verification = producer[:2], verification
+        if asks:
+            part.on_verified = part.need()
         return True
 
     def append_held(
@@ -189,22 +251,8 @@ class Produce:
         if not -1 <= acks <= 1:
             raise Refused(Error.INVALID_REQUIRED_ACKS, f"acks must be -1 (all), 0 or 1, and is {acks}.")
         if version >= TOPIC_IDS_SINCE:
-            partition = self._replicas.find_by_id(topic.topic_id, data.index)
-        else:
-            partition = self._replicas.find(topic.name, data.index)
-        records: Any = data.records
-        if (
-            records is not None
-            and len(records) > _ATTRIBUTES_AT
-            and records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
-            and records[_MAGIC_AT] == MAGIC
-        ):
-            # What a transaction coordinator says of a producer that it never gave an id: nobody did, and without a
-            # coordinator nobody would ever end the transaction.
-            raise Refused(
-                Error.INVALID_PRODUCER_ID_MAPPING, "This producer id belongs to no transactional id of this cluster."
-            )
-        return partition
+            return self._replicas.find_by_id(topic.topic_id, data.index)
+        return self._replicas.find(topic.name, data.index)
 
     # ---------------------------------------------------------------------------------------------------------- replies
 

@@ -18,6 +18,7 @@ from headrace.replica.held_appends import Turn
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait
 from headrace.storage.append import Appended, Prepared
+from headrace.storage.verification import Verification
 
 if TYPE_CHECKING:
     from headrace.broker.produce import Produce
@@ -34,13 +35,31 @@ class HeldBatch:
     and `begin`. It is appended when all that was needed is done, and in its turn; or refused then, when one said so.
     """
 
-    __slots__ = ("_append", "_needs", "_refused", "_turn", "answer", "partition", "prepared", "records")
+    __slots__ = (
+        "_append",
+        "_needs",
+        "_refused",
+        "_turn",
+        "answer",
+        "identity",
+        "on_verified",
+        "partition",
+        "prepared",
+        "records",
+        "verification",
+    )
 
     def __init__(self, partition: Partition, records: memoryview | None, answer: Answer) -> None:
         self.partition = partition
         self.records = b"" if records is None else bytes(records)
         self.answer = answer
         self.prepared: Prepared | None = None
+        self.identity: tuple[int, int] | None = None
+        """Producer id and epoch of a batch of a transaction."""
+        self.verification: Verification | None = None
+        """What must have come out well, when its transaction is not open yet."""
+        self.on_verified: Callable[[Refused | None], None] | None = None
+        """Set where the coordinator is to be asked for this batch."""
         self._needs = 1
         self._refused: Refused | None = None
         self._append: Callable[[HeldBatch], None] | None = None
@@ -57,9 +76,11 @@ class HeldBatch:
         self._done(None)
 
     def require(self) -> None:
-        """Raises Refused when something that was needed could not be done."""
+        """Raises Refused when something that was needed could not be done, or its transaction has ended meanwhile."""
         if self._refused is not None:
             raise self._refused
+        if self.identity is not None:
+            self.partition.log.producers.require_verified(*self.identity, self.verification)
 
     def _done(self, refused: Refused | None) -> None:
         if refused is not None and self._refused is None:

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from headrace.errors import Error, Refused
 from headrace.protocol.batch import CONTROL_BIT, NO_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT, Batch
 from headrace.protocol.control import ControlType, read_control
+from headrace.storage.verification import Verification, Verifications
 
 RECENT_BATCHES: Final = 5
 NO_TRANSACTION: Final = -1
@@ -125,12 +126,13 @@ class Producer:
 class ProducerState:
     """All producers of one partition, up to `end_offset`, which the log sets with each append."""
 
-    __slots__ = ("_ongoing", "_undecided", "end_offset", "first_unstable_offset", "producers")
+    __slots__ = ("_ongoing", "_undecided", "end_offset", "first_unstable_offset", "producers", "verifications")
 
     def __init__(self, end_offset: int = 0) -> None:
         self.end_offset = end_offset
         self.producers: dict[int, Producer] = {}
         self.first_unstable_offset: int | None = None
+        self.verifications = Verifications()
         # Both are in the order of the log: transactions by their first offset, decided ones by their marker's.
         self._ongoing: dict[int, int] = {}  # first offset -> producer id
         self._undecided: dict[int, int] = {}  # first offset -> offset of the marker, not below the high watermark yet
@@ -184,6 +186,26 @@ class ProducerState:
             trial.apply(batch)
         return None
 
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """A transaction of the producer, with this epoch, has begun here and not ended."""
+        producer = self.producers.get(producer_id)
+        return (
+            producer is not None and producer.transaction_offset != NO_TRANSACTION and producer.epoch == producer_epoch
+        )
+
+    def require_verified(self, producer_id: int, producer_epoch: int, verification: Verification | None) -> None:
+        """Refuses a batch of a transaction that nobody would end here (hazard 5); see `verification`."""
+        if self.is_open(producer_id, producer_epoch):
+            return
+        if verification is not None:
+            if verification.refused is not None:
+                raise verification.refused
+            if verification.is_verified and self.verifications.is_current(producer_id, verification):
+                return
+        raise Refused(
+            Error.INVALID_TXN_STATE, f"The transaction of producer {producer_id} that this batch belongs to has ended."
+        )
+
     def _check_marker(self, producer: Producer, batch: Batch, transaction_version: int) -> None:
         epoch = batch.producer_epoch
         is_strict = transaction_version >= _STRICT_MARKER_VERSION
@@ -231,6 +253,7 @@ class ProducerState:
         if batch.attributes & TRANSACTIONAL_BIT and producer.transaction_offset == NO_TRANSACTION:
             producer.transaction_offset = base_offset
             self._ongoing[base_offset] = producer_id
+            self.verifications.end(producer_id)
             if self.first_unstable_offset is None:
                 self.first_unstable_offset = base_offset
         return None
@@ -240,6 +263,7 @@ class ProducerState:
         if marker is None:
             return None  # the cleaner emptied it: the whole transaction is gone
         producer_id = batch.producer_id
+        self.verifications.end(producer_id)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer()
