@@ -115,7 +115,33 @@ def test_a_partition_that_moves_to_other_brokers_is_deleted_here() -> None:
     host.create()
     host.apply(change(replicas=[2], isr=[2], leader=2))
     assert refusal(host) is Error.NOT_LEADER_OR_FOLLOWER
+    host.drain()
     assert list(host.directories.logs()) == []
+
+
+def test_thousands_that_are_deleted_at_once_are_out_of_service_at_once_and_lose_their_folders_in_steps() -> None:
+    host = Host()
+    host.create(partitions=100)
+    host.drain()
+    host.apply(m.RemoveTopicRecord(topic_id=TOPIC_ID))
+    assert refusal(host) is Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert len(list(host.directories.logs())) == 100
+    host.loop.soon.popleft()()
+    assert 0 < len(list(host.directories.logs())) < 100
+    host.drain()
+    assert list(host.directories.logs()) == []
+
+
+def test_hazard_9_a_topic_made_again_while_its_folders_wait_to_go_is_another_one() -> None:
+    host = Host()
+    host.create()
+    append(host)
+    host.apply(m.RemoveTopicRecord(topic_id=TOPIC_ID))
+    host.apply(m.TopicRecord(name="t", topic_id=OTHER_ID), partition_record(OTHER_ID, 0))
+    assert host.replicas.find("t", 0).log_end_offset == 0
+    assert host.replicas.find("t", 0).log.topic_id == OTHER_ID
+    host.drain()
+    assert len(list(host.directories.logs())) == 1
 
 
 def test_settings_of_a_topic_stand_over_the_broker_s_and_change_its_log_at_once() -> None:

@@ -19,6 +19,7 @@ from headrace.metadata.image import UNASSIGNED_DIRECTORY, Image, ResourceType
 from headrace.metadata.image import Partition as PartitionState
 from headrace.metrics.traffic import TopicTraffic
 from headrace.replica.partition import Partition
+from headrace.replica.removals import Removals
 from headrace.replica.topic_settings import TopicSettings
 from headrace.replica.waits import Waits
 from headrace.storage.cleaner import Cleaner
@@ -43,12 +44,14 @@ class Replicas:
         "_call_soon",
         "_failed",
         "_flushing_soon",
+        "_held_flushes",
         "_is_known",
         "_is_making",
         "_is_stopped",
         "_is_to_try_again",
         "_missing",
         "_partitions",
+        "_removals",
         "_settings",
         "_told",
         "cleaner",
@@ -58,6 +61,7 @@ class Replicas:
         "now_ms",
         "on_deleted",
         "on_offline",
+        "on_placed",
         "traffic",
         "waits",
     )
@@ -84,8 +88,11 @@ class Replicas:
         """Called when a directory went offline, after all that waited for it has been told."""
         self.on_deleted: Callable[[int], None] = lambda delay_ms: None
         """Called when a partition was deleted, with the time in ms until its files may go."""
+        self.on_placed: Callable[[Partition], None] = lambda partition: None
+        """Called when a partition is in a directory, in which it was found, made or moved to."""
         self._settings = settings
         self._call_soon = call_soon
+        self._removals = Removals(directories, call_soon, self._removed)
         self.traffic: dict[bytes, TopicTraffic] = {}
         """By topic id, of those that the node hosts a partition of."""
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -99,6 +106,8 @@ class Replicas:
         self._is_making = False
         self._is_to_try_again = False
         self._flushing_soon: dict[Partition, None] = {}
+        self._held_flushes: dict[Partition, bool] = {}
+        """Partitions that are not flushed for a moment, and whether somebody wants it; see `hold_flushes`."""
         self._is_known = False
         self._is_stopped = False
         directories.on_offline = self._directory_offline
@@ -123,10 +132,10 @@ class Replicas:
         found = self.traffic.get(topic_id)
         return self.traffic.get(self.image.topic_ids.get(topic, b"")) if found is None else found
 
-    def offline_count(self) -> int:
-        """Partitions that the node should serve and can't."""
-        offline = sum(len(directory.offline_logs) for directory in self.directories.all)
-        return offline + sum(partition.offline is not None for partition in self._by_id.values()) + len(self._failed)
+    @property
+    def unmade_count(self) -> int:
+        """Partitions that could neither be opened nor made."""
+        return sum(len(directory.offline_logs) for directory in self.directories.all) + len(self._failed)
 
     def _look_for(self, topic_id: bytes | None, index: int, name: str | None = None) -> Partition:
         topic = self.image.topics.get(topic_id) if topic_id is not None else None
@@ -224,6 +233,7 @@ class Replicas:
         self._by_id[topic_id, log.partition] = partition
         self._partitions[log.topic, log.partition] = partition
         partition.apply(state, self.node_id)
+        self.on_placed(partition)
         return partition
 
     def _make(self, topic_id: bytes, index: int) -> Partition:
@@ -232,6 +242,7 @@ class Replicas:
         topic = self.image.topics[topic_id]
         state = topic.partitions[index]
         directory_id = state.directory(self.node_id)
+        self._removals.finish(topic.name, index)
         try:
             if self.directories.directory_of(topic.name, index) is not None:
                 raise Refused(Error.KAFKA_STORAGE_ERROR, f"A folder of another topic is in the way of {topic.name}.")
@@ -293,15 +304,28 @@ class Replicas:
             return
         self._partitions.pop((partition.topic, index), None)
         self._flushing_soon.pop(partition, None)
+        self._held_flushes.pop(partition, None)
         if self.cleaner is not None:
             self.cleaner.forget(partition.log)
-        try:
-            self.directories.delete(partition.topic, index)
-        except DiskError as error_of_disk:
-            logger.error("%s can't be deleted: %s", partition, error_of_disk)
-        else:
-            self.on_deleted(partition.log.config.file_delete_delay_ms)
+        self._removals.add(partition)
         partition.close(error)
+
+    def _removed(self, partition: Partition) -> None:
+        self.on_deleted(partition.log.config.file_delete_delay_ms)
+
+    # ----------------------------------------------------------------------------------------------------------- moving
+
+    def moved(self, partition: Partition, log: Log) -> None:
+        """The log of a partition is another one now, in another directory."""
+        if self.cleaner is not None:
+            self.cleaner.forget(partition.log)
+        if log.config is not self._settings.of(log.topic):
+            self._set_config(log)
+        partition.moved(log)
+        self.on_placed(partition)
+
+    def hosts(self, partition: Partition) -> bool:
+        return self._by_id.get((partition.topic_id, partition.index)) is partition
 
     # --------------------------------------------------------------------------------------------------------- flushing
 
@@ -311,18 +335,30 @@ class Replicas:
             self._call_soon(self._flush)
         self._flushing_soon[partition] = None
 
+    def hold_flushes(self, partition: Partition) -> None:
+        """Until `release_flushes`, appends go on and what must be on the disk waits: a copy is about to have it all."""
+        self._held_flushes.setdefault(partition, False)
+
+    def release_flushes(self, partition: Partition) -> None:
+        if self._held_flushes.pop(partition, False):
+            self.flush_soon(partition)
+
     def flush_again(self, partition: Partition) -> None:
         self.waits.after_ms(AGAIN_AFTER_MS, lambda: self._flush_again(partition))
 
     def _flush_again(self, partition: Partition) -> None:
-        if self._by_id.get((partition.topic_id, partition.index)) is partition and partition.offline is None:
+        if self.hosts(partition) and partition.offline is None:
             self.flush_soon(partition)
 
     def _flush(self) -> None:
         now_ms = self.now_ms()
         partitions, self._flushing_soon = self._flushing_soon, {}
+        held = self._held_flushes
         for partition in partitions:
-            partition.flush(now_ms)
+            if held and partition in held:
+                held[partition] = True
+            else:
+                partition.flush(now_ms)
 
     # ----------------------------------------------------------------------------------------------------------- ending
 
@@ -335,6 +371,7 @@ class Replicas:
     def stop(self) -> None:
         """Begins nothing any more. Whoever waits is told to ask another broker."""
         self._is_stopped = True
+        self._removals.finish_all()
         if self.cleaner is not None:
             self.cleaner.stop()
         for partition in self._by_id.values():

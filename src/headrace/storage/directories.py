@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Directories:
-    __slots__ = ("_moves", "_ports", "_where", "all", "failed", "on_offline")
+    __slots__ = ("_leaving", "_moves", "_ports", "_where", "all", "failed", "on_offline")
 
     def __init__(self, directories: Sequence[LogDirectory], ports: Ports) -> None:
         self._ports = ports
@@ -33,6 +33,8 @@ class Directories:
         self.on_offline: Callable[[LogDirectory], None] = lambda directory: None
         """Called when a directory goes offline, with all that is in it."""
         self._moves: dict[TopicPartition, Move] = {}
+        self._leaving: dict[TopicPartition, Move] = {}
+        """Moves that are done, whose copies' names are not durable yet."""
         self._where: dict[TopicPartition, LogDirectory] = {}
 
     @classmethod
@@ -149,8 +151,10 @@ class Directories:
                     directory.take_offline(log, error)
                     del self._where[key]
                 elif other.logs[key].log_end_offset >= log.log_end_offset:
+                    _start_with(other.logs[key], log)
                     directory.delete(log)
                 else:
+                    _start_with(log, other.logs[key])
                     other.delete(other.logs[key])
                     self._where[key] = directory
 
@@ -204,6 +208,8 @@ class Directories:
         key = (topic, partition)
         if key in self._moves:
             self.cancel_move(topic, partition)
+        if key in self._leaving:
+            self._leaving.pop(key).leave()
         directory = self._where.pop(key)
         directory.delete(directory.logs[key])
 
@@ -234,11 +240,40 @@ class Directories:
         self._moves[key] = move
         return move
 
+    def moving(self, topic: str, partition: int) -> Move | None:
+        """The move of a partition that is under way."""
+        return self._moves.get((topic, partition))
+
+    def moves(self) -> Iterator[Move]:
+        yield from self._moves.values()
+
+    def may_finish(self, topic: str, partition: int) -> bool:
+        """Not while the folder of the move before is still there: it may be in the way."""
+        return (topic, partition) not in self._leaving
+
     def finish_move(self, topic: str, partition: int) -> Log:
         """Puts the copy in its place, when it `is_complete`; returns it."""
-        move = self._moves.pop((topic, partition))
+        key = (topic, partition)
+        move = self._moves.pop(key)
         log = move.finish()
-        self._where[topic, partition] = move.target_directory
+        self._where[key] = move.target_directory
+        self._leaving[key] = move
+
+        def taken_over(error: DiskError | None) -> None:
+            """After a failed sync both folders stay, and the next start chooses."""
+            if self._leaving.get(key) is move:
+                del self._leaving[key]
+                if error is None and move.source_directory.offline is None:
+                    try:
+                        move.leave()
+                    except DiskError as failure:
+                        logger.error("%s-%d has moved, and its old folder stays: %s", topic, partition, failure)
+
+        try:
+            log.flush(taken_over)
+        except (DiskError, Refused) as error:
+            logger.error("%s-%d has moved, and its new folder is not durable: %s", topic, partition, error)
+            self._leaving.pop(key, None)
         return log
 
     def cancel_move(self, topic: str, partition: int) -> None:
@@ -286,3 +321,10 @@ class Directories:
         self._moves.clear()
         for directory in self.all:
             directory.close(broker_epoch)
+
+
+def _start_with(kept: Log, other: Log) -> None:
+    """Of two copies: what was deleted from one of them does not come back with the other."""
+    kept.set_high_watermark(max(kept.high_watermark, other.high_watermark))
+    if kept.log_start_offset < other.log_start_offset <= kept.high_watermark:
+        kept.delete_before(other.log_start_offset)

@@ -370,9 +370,14 @@ class LogDirectory:
         log.place.names_changed = log.unsynced.is_new_folder = True
         self._flusher.sync_names("")
 
+    def forget(self, log: Log) -> None:
+        """A log is here no longer, though its folder is still."""
+        if self.logs.get((log.topic, log.partition)) is log:
+            del self.logs[log.topic, log.partition]
+
     def delete(self, log: Log) -> None:
         """Gives up a log. Its folder gets another name at once and is removed in time: readers finish."""
-        self.logs.pop((log.topic, log.partition), None)
+        self.forget(log)
         unique = self._ports.random_bytes(16).hex()
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
         log.close()
