@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from headrace.broker.cluster import Cluster
-from headrace.broker.coordinators import Coordinators
 from headrace.broker.configs import Configs
+from headrace.broker.coordinators import Coordinators
 from headrace.broker.dynamic_config import (
     CleanerWorkers,
     DynamicConfig,
