@@ -52,7 +52,7 @@ def memory_ports(disk: Disk, seed: int = 0) -> NodePorts:
 @asynccontextmanager
 async def running(disk: Disk | None = None, seed: int = 0, **settings: str) -> AsyncIterator[Node]:
     """Settings are named with underscores."""
-    texts = {"listeners": "PLAINTEXT://127.0.0.1:0"} | {key.replace("_", "."): text for key, text in settings.items()}
+    texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listen": "off"} | {key.replace("_", "."): text for key, text in settings.items()}
     node = Node(NodeConfig.parse(texts), memory_ports(disk or FaultyDisk(), seed))
     try:
         await node.start()

@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.broker.operations import CLUSTER_OPERATIONS
 from headrace.broker.router import Router
+from headrace.broker.telemetry import ClientSoftware
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metadata.loader import Loader
@@ -40,6 +41,8 @@ class Cluster:
             _SOFTWARE.fullmatch(body.client_software_name) and _SOFTWARE.fullmatch(body.client_software_version)
         ):
             return m.ApiVersionsResponse(error_code=Error.INVALID_REQUEST)
+        if request.version >= 3 and connection.state is None:
+            connection.state = ClientSoftware(body.client_software_name, body.client_software_version)
         assert self.router is not None
         image = self._loader.image
         return m.ApiVersionsResponse(

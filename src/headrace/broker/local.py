@@ -11,6 +11,7 @@ import time
 from typing import Final
 
 from headrace.broker.ports import NodePorts
+from headrace.broker.process import LocalProcess
 from headrace.storage.cleaning_work import CleaningProcesses
 from headrace.storage.kernel_syncs import KernelSyncs
 from headrace.storage.local_disk import LocalDisk
@@ -23,6 +24,7 @@ _SPARE_FILES: Final = 256
 def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
     threads: list[WorkerThread] = []
     processes = CleaningProcesses()
+    process = LocalProcess()
     syncs = _kernel_syncs(loop)
 
     def workers_of(name: str) -> WorkerThread:
@@ -36,6 +38,7 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
         if syncs is not None:
             syncs.stop()
         processes.stop()
+        process.stop()
 
     return NodePorts(
         disk_of=disk_of,
@@ -43,6 +46,7 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
         clean=processes.start,
         now_ms=now_ms,
         clock_ns=time.perf_counter_ns,
+        process=process,
         random_bytes=os.urandom,
         choose=secrets.randbelow,
         host_name=socket.gethostname,

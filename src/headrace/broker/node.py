@@ -28,6 +28,7 @@ from headrace.broker.fetch_session import Sessions
 from headrace.broker.forward import Forward
 from headrace.broker.lifecycle import Lifecycle
 from headrace.broker.listeners import Listeners
+from headrace.broker.observation import Observation
 from headrace.broker.offsets import Offsets
 from headrace.broker.partitions import TopicPartitions
 from headrace.broker.ports import NodePorts, SteadyClock
@@ -89,6 +90,7 @@ class Node:
         "_loop",
         "_metadata",
         "_now_ms",
+        "_observation",
         "_on_sync_failed",
         "_ports",
         "_replicas",
@@ -109,6 +111,7 @@ class Node:
         self.id = config.identity.node_id
         self.cluster_id = ""
         self.failed: asyncio.Future[HeadraceError] = self._loop.create_future()
+        self._observation = Observation(config.http, ports, self._clock_ns, self)
         self._flushers: dict[Disk, Flusher] = {}
         self._on_sync_failed: dict[Disk, list[Callable[[SyncFailed], None]]] = {}
         self._directories: Directories | None = None
@@ -124,6 +127,11 @@ class Node:
     def endpoints(self) -> list[Endpoint]:
         """Where clients are told to connect, once it has started."""
         return [] if self._listeners is None else self._listeners.endpoints
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Where metrics and health are told, once it starts; None when they are not."""
+        return self._observation.address
 
     # --- starting -----------------------------------------------------------------------------------------------------
 
@@ -145,6 +153,7 @@ class Node:
 
     async def _start(self) -> None:
         config, ports = self._config, self._ports
+        await self._observation.start()
         disks = [ports.disk_of(folder) for folder in config.storage.log_dirs]
         self.cluster_id = _cluster_of(disks) or id_text(ports.random_bytes(16))
         handles, indexes = Handles(ports.open_files), IndexCache(INDEX_BYTES)
@@ -210,6 +219,7 @@ class Node:
             previous_epoch=self._previous_epoch(directories),
         )
         await listeners.serve()
+        self._observation.serving(metadata, replicas, router, listeners, self._flushers, memory)
         upkeep = self._upkeep = Upkeep(replicas, settings, config.storage, waits, call_soon=self._loop.call_soon)
         follow_upkeep(dynamic, upkeep)
         upkeep.start()
@@ -253,6 +263,7 @@ class Node:
                 call_later=self._loop.call_later,
                 random_bytes=ports.random_bytes,
                 choose=ports.choose,
+                clock_ns=self._clock_ns,
             ),
             config=config.quorum,
             defaults=TopicDefaults(config.topics.num_partitions, config.topics.default_replication_factor, config.log),
@@ -303,6 +314,7 @@ class Node:
             Route(m.ListOffsetsRequest, offsets.list, errors=offsets.errors),
             Route(m.MetadataRequest, topic_metadata.handle),
             Route(m.ApiVersionsRequest, cluster.api_versions),
+            *self._observation.routes(metadata, self._now_ms),
             Route(m.CreateTopicsRequest, forward.handle),
             Route(m.DeleteTopicsRequest, topics.delete),
             Route(m.InitProducerIdRequest, producer_ids.init),
@@ -411,6 +423,7 @@ class Node:
 
     async def stop(self) -> None:
         """Cleanly: what was appended is on the disk, and the next start checks nothing."""
+        self._observation.stopping()
         if self._lifecycle is not None and not self.failed.done():
             await self._lifecycle.stop(LEAVE_SECONDS)
         if self._upkeep is not None:
@@ -428,6 +441,7 @@ class Node:
                 self._directories.close(self._lifecycle.epoch)
             else:
                 self._directories.abandon()
+        await self._observation.stop()
         self._ports.stop()
 
 

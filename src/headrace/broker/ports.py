@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from headrace.broker.process import ProcessFigures
 from headrace.storage.cleaning_work import StartWork
 from headrace.storage.disk import Disk
 from headrace.storage.kernel_syncs import Syncs
@@ -13,6 +14,10 @@ from headrace.storage.workers import Workers
 
 def _nothing() -> None:
     pass
+
+
+def _unknown() -> None:
+    return None
 
 
 @dataclass(slots=True)
@@ -33,6 +38,8 @@ class NodePorts:
     """A clock for short times, that never goes back; the loop's when there is none."""
     syncs: Syncs | None = None
     """Syncs files without a thread, where the system can."""
+    process: Callable[[], ProcessFigures | None] = _unknown
+    """What the process takes of its machine, where that means something."""
     open_files: int = 1000
     """How many files of segments may be open at once."""
     rest: Callable[[], None] = _nothing

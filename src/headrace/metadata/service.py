@@ -28,6 +28,7 @@ from headrace.metadata.sessions import NEVER_MS
 from headrace.metadata.snapshot import Versioned
 from headrace.metadata.snapshots import Snapshots
 from headrace.metadata.topics import TopicDefaults
+from headrace.metrics.histogram import Histogram
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 from headrace.raft import driver as raft
@@ -79,6 +80,8 @@ class MetadataPorts:
     random_bytes: Callable[[int], bytes]
     choose: Callable[[int], int]
     """A number below its argument, by chance."""
+    clock_ns: Callable[[], int] = lambda: 0
+    """For short times."""
     peers: raft.Channel | None = None
     """The way to the other voters."""
 
@@ -140,6 +143,9 @@ class MetadataService:
         self._epoch = -1
         """Of the leadership in which the controller is active."""
         self._waiting: deque[_Waiting] = deque()
+        self._uncommitted: deque[tuple[int, int]] = deque()
+        """Offsets that were appended, and when, by the clock for short times."""
+        self.commit_latency = Histogram()
         self._ready: Callable[[HeadraceError | None], None] | None = None
         self._tick: Timer | None = None
         self._controller = Controller(
@@ -245,6 +251,8 @@ class MetadataService:
     def handle_commit(self, batch: Committed) -> None:
         self.loader.apply((record for record, _ in batch.records), batch.next_offset - 1, batch.epoch)
         self._snapshots.committed(batch.size_bytes)
+        while self._uncommitted and self._uncommitted[0][0] < batch.next_offset:
+            self.commit_latency.observe(self._ports.clock_ns() - self._uncommitted.popleft()[1])
         self._release()
         self._tell_ready()
 
@@ -267,6 +275,7 @@ class MetadataService:
             return
         logger.info("this node is not the active controller any more")
         self._controller.deactivate()
+        self._uncommitted.clear()
         self._epoch = -1
         waiting, self._waiting = self._waiting, deque()
         for one in waiting:
@@ -322,11 +331,15 @@ class MetadataService:
     def _append(self, records: Sequence[Versioned]) -> int:
         """Returns the offset of the last record that was decided on or appended."""
         if records:
-            epoch = self._epoch
+            epoch, now_ns = self._epoch, self._ports.clock_ns()
             last_offset = self.driver.append(records, epoch)
             if not self._controller.is_active or self._epoch != epoch:  # the disk did not take it
                 raise Refused(Error.NOT_CONTROLLER, _NOT_CONTROLLER)
             self._controller.appended(records, last_offset, epoch)
+            if last_offset > self.loader.image.offset:
+                self._uncommitted.append((last_offset, now_ns))
+            else:
+                self.commit_latency.observe(self._ports.clock_ns() - now_ns)
         image = self._controller.image
         assert image is not None
         return image.offset

@@ -18,7 +18,7 @@ from headrace.metrics.table import Kind
 NAME_CHARACTERS_MAX: Final = 255
 LABELS_MAX: Final = 32
 BUCKETS_MAX: Final = 200
-POINTS_MAX: Final = 20_000
+POINTS_MAX: Final = 5000
 
 DELTA: Final = 1
 _DOUBLE: Final = Struct("<d")

@@ -140,6 +140,11 @@ class Connection(FrameProtocol):
     def waiting_replies(self) -> int:
         return len(self._slots)
 
+    @property
+    def unsent_bytes(self) -> int:
+        """Of replies that are there, and that the client has not taken."""
+        return self._queued_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
     def __repr__(self) -> str:
         return f"<Connection {self.peer_host}:{self.peer_port} on {self.listener.name}>"
 

@@ -40,6 +40,7 @@ def node_main(settings: Mapping[str, str], started: Callable[[Node], None] = lam
             "listeners": f"PLAINTEXT://0.0.0.0:{PORT}",
             "advertised.listeners": f"PLAINTEXT://{process.host.address}:{PORT}",
             "log.dirs": "data",
+            "http.listen": "off",
             **settings,
         }
         stopping = asyncio.Event()

@@ -1,0 +1,157 @@
+"""How a node is looked at: the HTTP port with its pages, what is measured for them, and clients' telemetry."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from headrace.broker.fetch import Fetch
+from headrace.broker.fetch_memory import ReplyMemory
+from headrace.broker.http import HttpServer
+from headrace.broker.listeners import Listeners
+from headrace.broker.loop_lag import LoopLag
+from headrace.broker.metrics import NodeMetrics, Watched
+from headrace.broker.pages import Pages
+from headrace.broker.ports import NodePorts
+from headrace.broker.produce import Produce
+from headrace.broker.router import Route, Router
+from headrace.broker.telemetry import Telemetry
+from headrace.config.http import HttpConfig
+from headrace.config.listeners import host_and_port
+from headrace.errors import HeadraceError
+from headrace.metadata.service import MetadataService
+from headrace.protocol import messages as m
+from headrace.replica.manager import Replicas
+from headrace.storage.disk import Disk
+from headrace.storage.flusher import Flusher
+
+logger = logging.getLogger(__name__)
+
+
+class Observed(Protocol):
+    """The node, as far as its health goes."""
+
+    id: int
+    cluster_id: str
+    failed: asyncio.Future[HeadraceError]
+
+
+class Observation:
+    """`start` comes first of all, so that whoever asks is told that the node is starting; `stop` last."""
+
+    __slots__ = (
+        "_clock_ns",
+        "_config",
+        "_is_serving",
+        "_lag",
+        "_metadata",
+        "_node",
+        "_pages",
+        "_ports",
+        "_server",
+        "_telemetry",
+        "address",
+    )
+
+    def __init__(self, config: HttpConfig, ports: NodePorts, clock_ns: Callable[[], int], node: Observed) -> None:
+        self._config = config
+        self._ports = ports
+        self._clock_ns = clock_ns
+        self._node = node
+        self._pages = Pages(self._about, self._failure, self._why_not_ready)
+        self._server: HttpServer | None = None
+        self._lag = LoopLag(asyncio.get_running_loop(), clock_ns)
+        self._telemetry: Telemetry | None = None
+        self._metadata: MetadataService | None = None
+        self._is_serving = False
+        self.address: tuple[str, int] | None = None
+        """Where the pages are, once it has started; None when there are none."""
+
+    async def start(self) -> None:
+        wanted = self._config.address()
+        if wanted is None:
+            return
+        self._server = HttpServer(self._pages.answer)
+        self.address = await self._server.start(wanted.host, wanted.port, may_differ=wanted.may_differ)
+        logger.info("metrics and health are told on http://%s/", host_and_port(*self.address))
+        self._lag.start()
+
+    def routes(self, metadata: MetadataService, now_ms: Callable[[], int]) -> list[Route]:
+        """The APIs of clients' telemetry."""
+        loader = metadata.loader
+        telemetry = self._telemetry = Telemetry(
+            lambda: loader.image,
+            self._ports.workers_of("telemetry"),
+            max_bytes=self._config.telemetry_max_bytes,
+            now_ms=now_ms,
+            random_bytes=self._ports.random_bytes,
+        )
+        return [
+            Route(m.GetTelemetrySubscriptionsRequest, telemetry.get_subscriptions),
+            Route(m.PushTelemetryRequest, telemetry.push),
+        ]
+
+    def serving(
+        self,
+        metadata: MetadataService,
+        replicas: Replicas,
+        router: Router,
+        listeners: Listeners,
+        flushers: Mapping[Disk, Flusher],
+        memory: ReplyMemory,
+    ) -> None:
+        """The node serves clients, and all its parts are there."""
+        assert self._telemetry is not None, "its routes are served"
+        self._metadata = metadata
+        self._is_serving = True
+        handlers = {route.api.request: getattr(route.handler, "__self__", None) for route in router.routes}
+        produce, fetch = handlers[m.ProduceRequest], handlers[m.FetchRequest]
+        assert isinstance(produce, Produce)
+        assert isinstance(fetch, Fetch)
+        self._pages.metrics = NodeMetrics(
+            Watched(
+                node_id=self._node.id,
+                cluster_id=self._node.cluster_id,
+                router=router,
+                listeners=listeners,
+                replicas=replicas,
+                directories=replicas.directories,
+                flushers=flushers,
+                metadata=metadata,
+                produce=produce,
+                fetch=fetch,
+                memory=memory,
+                telemetry=self._telemetry,
+                loop_lag=self._lag.lag,
+                process=self._ports.process,
+                is_ready=lambda: self._failure() is None and self._why_not_ready() is None,
+            )
+        )
+
+    def stopping(self) -> None:
+        """Clients are served no more."""
+        self._is_serving = False
+
+    async def stop(self) -> None:
+        self._lag.stop()
+        if self._server is not None:
+            await self._server.stop()
+
+    # --- health -------------------------------------------------------------------------------------------------------
+
+    def _about(self) -> str:
+        return f"Node {self._node.id} of cluster {self._node.cluster_id or '(not known yet)'}."
+
+    def _failure(self) -> str | None:
+        failed = self._node.failed
+        return str(failed.result()) if failed.done() else None
+
+    def _why_not_ready(self) -> str | None:
+        if not self._is_serving or self._metadata is None:
+            return "The node is starting, or stopping: clients are not served."
+        broker = self._metadata.loader.image.brokers.get(self._node.id)
+        if broker is None or broker.is_fenced:
+            return "The controller has fenced this broker: its clients are sent elsewhere."
+        return None
