@@ -19,6 +19,8 @@ from headrace.protocol.batch_builder import build
 from headrace.protocol.codec import encode_bytes
 from headrace.protocol.message import Message
 from tests.broker import admin_requests
+from tests.broker.config_requests import ASKED as CONFIGS_ASKED
+from tests.broker.config_requests import REFUSED as CONFIGS_REFUSED
 from tests.broker.nodes import ask, connected, create, run, running
 
 TOPIC = "orders"
@@ -262,6 +264,7 @@ ASKED = {
     23: epochs,
     60: clusters,
     **admin_requests.ASKED,
+    **CONFIGS_ASKED,
 }
 
 
@@ -303,7 +306,7 @@ def test_whatever_is_asked_in_any_version_is_answered() -> None:
     run(check())
 
 
-@pytest.mark.parametrize("ask_for", [creations, deletions, *admin_requests.REFUSED])
+@pytest.mark.parametrize("ask_for", [creations, deletions, *admin_requests.REFUSED, *CONFIGS_REFUSED])
 def test_what_the_controller_refuses_as_a_whole_can_be_said_in_every_version(ask_for: Any) -> None:
     refused = Refused(Error.NOT_CONTROLLER, LONG * 2)
     for request in ask_for(b"t" * 16):
