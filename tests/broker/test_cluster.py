@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import Error
+from headrace.metadata.features import BOOTSTRAP, SUPPORTED
 from headrace.net.peer import Disconnected, Peer
 from headrace.protocol import messages as m
 from headrace.protocol.apis import find_api
@@ -32,11 +33,12 @@ def test_api_versions_tells_the_table() -> None:
                 assert served[FETCH] == (4, 18)
                 assert 11 not in served  # JoinGroup: what is not served is not there
                 if version >= 3:
-                    (feature,) = response.finalized_features
-                    assert feature.name == "metadata.version"
-                    assert feature.max_version_level == feature.min_version_level > 20
+                    levels = {f.name: (f.min_version_level, f.max_version_level) for f in response.finalized_features}
+                    assert levels == {name: (level, level) for name, level in BOOTSTRAP.items()}
                     assert response.finalized_features_epoch > 0
-                    assert [feature.name for feature in response.supported_features] == ["metadata.version"]
+                    supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
+                    # Clients that do not know version 4 take no feature that may be at 0 (KAFKA-17492).
+                    assert supported == {n: levels for n, levels in SUPPORTED.items() if levels[0] or version >= 4}
 
     run(check())
 

@@ -274,7 +274,8 @@ class ConsumerScript:
             case "TargetAssignmentMember":
                 return f"{head}: {' '.join(self._names(_pairs(value.topic_partitions))) or '-'}"
             case "CurrentMemberAssignment":
-                told = f"{head}: epoch {value.member_epoch}, {' '.join(self._names(_pairs(value.assigned_partitions))) or '-'}"
+                has = " ".join(self._names(_pairs(value.assigned_partitions))) or "-"
+                told = f"{head}: epoch {value.member_epoch}, {has}"
                 if value.partitions_pending_revocation:
                     told += f", gives up {' '.join(self._names(_pairs(value.partitions_pending_revocation)))}"
                 return told

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.errors import Error, Refused
-from headrace.metadata.features import METADATA_VERSION
+from headrace.metadata.features import METADATA_VERSION, SUPPORTED
 from headrace.metadata.image import LOST_DIRECTORY, UNASSIGNED_DIRECTORY
 from headrace.protocol import messages as m
 from tests.metadata.deciding import Deciding
@@ -20,7 +20,7 @@ def test_the_epoch_of_a_broker_is_the_offset_of_its_record_and_it_begins_fenced(
     assert controller.ask(registration()).broker_epoch == offset
     broker = controller.image.brokers[1]
     assert (broker.epoch, broker.is_fenced, broker.directories) == (offset, True, (directory(1),))
-    assert broker.features == {METADATA_VERSION: (7, 29)}
+    assert broker.features == SUPPORTED
 
 
 def test_the_same_incarnation_registers_again_without_a_new_epoch_or_a_record() -> None:
@@ -328,7 +328,10 @@ def test_a_controller_that_is_registered_already_writes_nothing() -> None:
         controller_id=1,
         incarnation_id=b"i" * 16,
         listeners=[kind.Listener(name="CONTROLLER", host="h", port=9093)],
-        features=[kind.Feature(name=METADATA_VERSION, min_supported_version=7, max_supported_version=29)],
+        features=[
+            kind.Feature(name=name, min_supported_version=least, max_supported_version=most)
+            for name, (least, most) in SUPPORTED.items()
+        ],
     )
     controller.ask(request)
     assert controller.image.controllers[1].endpoints[0].host == "h"

@@ -9,7 +9,7 @@ import pytest
 
 from headrace.config.quorum import QuorumConfig
 from headrace.errors import Error, Refused
-from headrace.metadata.features import METADATA_VERSION
+from headrace.metadata.features import BOOTSTRAP, SUPPORTED
 from headrace.metadata.image import NO_LEADER, Image
 from headrace.protocol import messages as m
 from headrace.raft.metadata_log import FOLDER
@@ -22,8 +22,8 @@ def test_a_new_cluster_begins_at_the_metadata_version_of_kafka_4_2_and_with_its_
     assert node.ready == []
     node.settle()
     assert node.ready == [None]
-    assert node.image.features == {METADATA_VERSION: 29}
-    assert node.image.controllers[1].features == {METADATA_VERSION: (7, 29)}
+    assert node.image.features == BOOTSTRAP
+    assert node.image.controllers[1].features == SUPPORTED
     assert node.service.is_active
 
 
@@ -34,7 +34,7 @@ def test_a_restart_finds_the_cluster_as_it_was_and_writes_no_bootstrap_again() -
     again = Running(node.disk.restart(power_lost=True)).settle()
     assert again.image.topics == node.image.topics
     assert again.image.brokers[1].epoch == epoch
-    assert again.image.features == {METADATA_VERSION: 29}
+    assert again.image.features == BOOTSTRAP
 
 
 def test_every_restart_bumps_the_leader_epochs_of_what_the_broker_leads() -> None:

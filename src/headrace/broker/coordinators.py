@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from headrace.broker.consumer_groups import ConsumerGroupApis
 from headrace.broker.find_coordinator import FindCoordinator
 from headrace.broker.forward import Channel
 from headrace.broker.offset_commits import OffsetCommits
@@ -27,7 +28,7 @@ from headrace.storage.workers import Workers
 class Coordinators:
     """Made after the replicas have subscribed to the loader."""
 
-    __slots__ = ("_config", "_random_bytes", "find_coordinator", "groups", "offsets", "topics")
+    __slots__ = ("_config", "_random_bytes", "consumer_groups", "find_coordinator", "groups", "offsets", "topics")
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Coordinators:
         )
         self.find_coordinator = FindCoordinator(loader, self.topics)
         self.offsets = OffsetCommits(self.groups)
+        self.consumer_groups = ConsumerGroupApis(self.groups)
         loader.subscribe(self.groups.apply)
 
     def _group_shard(self, timers: Timers, leader_epoch: int) -> GroupShard:
@@ -70,12 +72,14 @@ class Coordinators:
         )
 
     def routes(self) -> list[Route]:
-        offsets = self.offsets
+        offsets, consumer_groups = self.offsets, self.consumer_groups
         return [
             Route(m.FindCoordinatorRequest, self.find_coordinator.handle),
             Route(m.OffsetCommitRequest, offsets.commit, errors=offsets.commit_errors),
             Route(m.OffsetFetchRequest, offsets.fetch, errors=offsets.fetch_errors),
             Route(m.OffsetDeleteRequest, offsets.delete, errors=offsets.delete_errors),
+            Route(m.ConsumerGroupHeartbeatRequest, consumer_groups.heartbeat, errors=consumer_groups.heartbeat_errors),
+            Route(m.ConsumerGroupDescribeRequest, consumer_groups.describe, errors=consumer_groups.describe_errors),
         ]
 
     def creates(self, others: Creates) -> Creates:

@@ -44,3 +44,10 @@ CLUSTER_OPERATIONS: Final = bits(
     Operation.ALTER_CONFIGS,
     Operation.IDEMPOTENT_WRITE,
 )
+GROUP_OPERATIONS: Final = bits(
+    Operation.READ,
+    Operation.DELETE,
+    Operation.DESCRIBE,
+    Operation.DESCRIBE_CONFIGS,
+    Operation.ALTER_CONFIGS,
+)

@@ -30,13 +30,15 @@ from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
+from headrace.metadata.features import GROUP_VERSION
 from headrace.protocol import messages as m
 
 Heartbeat: TypeAlias = m.ConsumerGroupHeartbeatRequest
 
+TEXT_MAX: Final = 1_000
+"""Of an error: ids may be long, and no client reads a string beyond 32,767."""
 KINDS: Final = (3, 4, 5, 6, 7, 8, 16)
 """Of records: by the numbers in their keys."""
-GROUP_VERSION: Final = "group.version"
 
 
 class ConsumerGroups:
@@ -115,7 +117,7 @@ class ConsumerGroups:
             response = self._heartbeat(body, version, client_id, client_host, outcome, now_ms)
         except Refused as refused:
             outcome = Outcome()
-            response = m.ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.text)
+            response = m.ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.text[:TEXT_MAX])
         outcome.replies.append((reply, response))
         return outcome
 

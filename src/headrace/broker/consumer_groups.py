@@ -1,0 +1,102 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups of the new consumer protocol (KIP-848)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from headrace.broker.operations import GROUP_OPERATIONS
+from headrace.broker.slot_reply import SlotReply
+from headrace.coordinator.groups.shard import GroupShard
+from headrace.coordinator.runtime import Runtime
+from headrace.coordinator.shard import Outcome, Reply
+from headrace.errors import Error
+from headrace.net.connection import Connection
+from headrace.protocol import messages as m
+from headrace.protocol.frame import Request
+from headrace.protocol.message import Message
+
+DescribedGroup = m.ConsumerGroupDescribeResponse.DescribedGroup
+
+
+class ConsumerGroupApis:
+    __slots__ = ("_groups", "describe_errors", "heartbeat_errors")
+
+    def __init__(self, groups: Runtime[GroupShard]) -> None:
+        self._groups = groups
+        self.heartbeat_errors: dict[int, int] = {}
+        self.describe_errors: dict[int, int] = {}
+
+    def heartbeat(self, connection: Connection, request: Request) -> None:
+        reply = SlotReply(connection, request, _refused_heartbeat, self.heartbeat_errors)
+        host = "/" + connection.peer_host
+        self._groups.ask(request.body.group_id, partial(_heartbeat, request, host, reply), reply)
+
+    def describe(self, connection: Connection, request: Request) -> m.ConsumerGroupDescribeResponse | None:
+        body: m.ConsumerGroupDescribeRequest = request.body
+        group_ids = list(dict.fromkeys(body.group_ids))
+        if not group_ids:
+            return m.ConsumerGroupDescribeResponse()
+        gathered = _Described(SlotReply(connection, request, _refused_describe, self.describe_errors), body, group_ids)
+        for index, group_id in enumerate(group_ids):
+            part = _DescribedReply(gathered, index)
+            if group_id:
+                self._groups.ask(group_id, partial(_describe, group_id, part), part)
+            else:
+                part.refuse(Error.INVALID_GROUP_ID)
+        return None
+
+
+def _heartbeat(request: Request, host: str, reply: Reply, shard: GroupShard, now_ms: int) -> Outcome:
+    return shard.consumer.heartbeat(request.body, request.version, request.client_id or "", host, reply, now_ms)
+
+
+def _describe(group_id: str, reply: Reply, shard: GroupShard, now_ms: int) -> Outcome:
+    return Outcome(replies=[(reply, shard.consumer.describe(group_id))])
+
+
+class _Described:
+    """Groups of several shards, in the order in which they were asked for."""
+
+    __slots__ = ("_groups", "_is_with_operations", "_left", "_reply", "group_ids")
+
+    def __init__(self, reply: SlotReply, body: m.ConsumerGroupDescribeRequest, group_ids: list[str]) -> None:
+        self._reply = reply
+        self._is_with_operations = body.include_authorized_operations
+        self.group_ids = group_ids
+        self._groups: list[DescribedGroup] = [DescribedGroup() for _ in group_ids]
+        self._left = len(group_ids)
+
+    def put(self, index: int, group: DescribedGroup) -> None:
+        if self._is_with_operations and not group.error_code:
+            group.authorized_operations = GROUP_OPERATIONS
+        self._groups[index] = group
+        self._left -= 1
+        if not self._left:
+            self._reply(m.ConsumerGroupDescribeResponse(groups=self._groups))
+
+
+class _DescribedReply:
+    __slots__ = ("_gathered", "_index")
+
+    def __init__(self, gathered: _Described, index: int) -> None:
+        self._gathered = gathered
+        self._index = index
+
+    def __call__(self, message: Message, /) -> None:
+        assert isinstance(message, DescribedGroup)
+        self._gathered.put(self._index, message)
+
+    def refuse(self, error: Error, text: str | None = None, /) -> None:
+        group_id = self._gathered.group_ids[self._index]
+        self._gathered.put(self._index, DescribedGroup(group_id=group_id, error_code=error, error_message=text))
+
+
+def _refused_heartbeat(request: Request, error: Error, text: str | None) -> m.ConsumerGroupHeartbeatResponse:
+    return m.ConsumerGroupHeartbeatResponse(error_code=error, error_message=text)
+
+
+def _refused_describe(request: Request, error: Error, text: str | None) -> m.ConsumerGroupDescribeResponse:
+    groups = [
+        DescribedGroup(group_id=group_id, error_code=error, error_message=text) for group_id in request.body.group_ids
+    ]
+    return m.ConsumerGroupDescribeResponse(groups=groups)
