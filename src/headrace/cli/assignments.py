@@ -51,13 +51,18 @@ def explained(refused: Refused, names: Iterable[str]) -> Refused:
         return refused
     known = [*TOPIC, *broker_settings()]
     for name in names:
-        near = [] if name in known else get_close_matches(name, known, n=1, cutoff=0.8)
-        if near:
-            return Refused(refused.error, f"{str(refused).rstrip('.')}; did you mean {near[0]} instead of {name}?")
+        if near := nearest(name):
+            return Refused(refused.error, f"{str(refused).rstrip('.')}; did you mean {near} instead of {name}?")
     known_name = next((name for name in names if name in known), None)
     if known_name is None:
         return refused
     return Refused(refused.error, f"{str(refused).rstrip('.')}. See: headrace config explain {known_name}")
+
+
+def nearest(name: str) -> str:
+    """The known setting that a name that is not known may mean; empty if there is none, or the name is known."""
+    known = [*TOPIC, *broker_settings()]
+    return "" if name in known else next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), "")
 
 
 def removals(names: Sequence[str]) -> list[ConfigChange]:

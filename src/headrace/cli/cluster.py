@@ -86,7 +86,7 @@ def _broker_cells(state: ClusterState, node: Node) -> list[Cell]:
         status = Text("not in service", BAD)
     elif offline:
         status = Text(f"{plural(len(offline), 'directory')} offline".replace("directorys", "directories"), BAD)
-    elif node.node_id in state.silent:
+    elif node.node_id in state.silent and not state.is_too_old(node.node_id):
         status = Text("does not answer", WARN)
     else:
         status = Text("ok", GOOD)

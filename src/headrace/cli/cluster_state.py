@@ -11,7 +11,7 @@ from headrace.cli.cluster_view import TopicPartition, log_dirs, soon
 from headrace.cli.connection import all_topics
 from headrace.cli.findings import Finding, Level
 from headrace.cli.quantities import plural, size_text
-from headrace.errors import Error, HeadraceError
+from headrace.errors import Error, HeadraceError, Refused
 
 if TYPE_CHECKING:
     from headrace.client import Client, ClusterInfo, Node, TopicInfo
@@ -27,7 +27,7 @@ class ClusterState:
     info: ClusterInfo
     topics: dict[str, TopicInfo]
     directories: list[LogDirInfo]
-    silent: dict[int, str]
+    silent: dict[int, HeadraceError]
     """Brokers that don't tell their log directories, and why."""
     features: FeaturesInfo | None = None
     quorum: QuorumInfo | None = None
@@ -53,6 +53,11 @@ class ClusterState:
     @property
     def partition_count(self) -> int:
         return sum(len(topic.partitions) for topic in self.topics.values())
+
+    def is_too_old(self, broker: int) -> bool:
+        """Whether it answers, and does not know what it was asked."""
+        error = self.silent.get(broker)
+        return isinstance(error, Refused) and error.error is Error.UNSUPPORTED_VERSION
 
     def is_fenced(self, node: Node) -> bool:
         return node.node_id in self.info.fenced_ids
@@ -120,6 +125,9 @@ def _brokers(state: ClusterState) -> Iterator[Finding]:
         if state.is_fenced(node):
             text = f"{node.host}:{node.port} is registered and not in service."
             yield Finding(Level.PROBLEM, where, text, "Start it, or wait until it has caught up.")
+        elif state.is_too_old(node.node_id):
+            text = f"{node.host}:{node.port} is in service, and can't tell how large its data is."
+            yield Finding(Level.NOTE, where, text)
         elif node.node_id in state.silent:
             text = f"{node.host}:{node.port} does not tell its log directories: {state.silent[node.node_id]}"
             advice = "Check that its advertised listener can be reached from here: `headrace doctor` tries it."

@@ -98,15 +98,15 @@ async def spans(client: Client, topics: Sequence[TopicInfo]) -> dict[TopicPartit
     return {key: Span(starts[key], ends[key]) for key in starts if key in ends}
 
 
-async def log_dirs(client: Client, brokers: Iterable[int]) -> tuple[list[LogDirInfo], dict[int, str]]:
+async def log_dirs(client: Client, brokers: Iterable[int]) -> tuple[list[LogDirInfo], dict[int, HeadraceError]]:
     """The log directories of brokers, and why some brokers don't tell."""
-    failures: dict[int, str] = {}
+    failures: dict[int, HeadraceError] = {}
 
     async def ask(broker: int) -> list[LogDirInfo]:
         try:
             return (await soon(client.admin.describe_log_dirs([broker]), f"Broker {broker}"))[broker]
         except HeadraceError as error:
-            failures[broker] = str(error)
+            failures[broker] = error
             return []
 
     answers = await asyncio.gather(*(ask(broker) for broker in brokers))

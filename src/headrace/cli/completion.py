@@ -5,24 +5,40 @@ Only the command that is being written is loaded.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from inspect import Parameter, Signature
-from typing import Any
+from typing import Any, Final
 
 import typer
+from typer._completion_shared import _get_shell_name, get_completion_script, install
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from headrace.cli import COMMANDS, load
+from headrace.cli import COMMANDS, COMPLETE_VARIABLE, Misused, load
+
+SHELLS: Final = ("bash", "zsh", "fish", "powershell", "pwsh")
 
 
 def complete(arguments: list[str]) -> int:
     """Installs or shows the completion, or answers what a shell asks through the environment."""
+    if COMPLETE_VARIABLE not in os.environ:
+        return _teach(arguments[0], arguments[1:])
     app = typer.Typer(cls=_Commands, help="A distributed message log that speaks the Kafka protocol.")
     app.callback()(_nothing)
-    command = get_command(app)
-    given = [argument for argument in arguments if argument.endswith("-completion")]
-    command.main(args=given, prog_name="headrace")
+    get_command(app).main(args=[], prog_name="headrace")
+    return 0
+
+
+def _teach(option: str, given: list[str]) -> int:
+    shell = given[0] if given else _get_shell_name()
+    if shell not in SHELLS or len(given) > 1:
+        raise Misused(f"{option} takes the name of a shell: {', '.join(SHELLS)}")
+    if option == "--show-completion":
+        print(get_completion_script(prog_name="headrace", complete_var=COMPLETE_VARIABLE, shell=shell))
+        return 0
+    _, path = install(shell=shell, prog_name="headrace", complete_var=COMPLETE_VARIABLE)
+    print(f"Completion for {shell} is installed in {path}; it counts from the next shell on.")
     return 0
 
 

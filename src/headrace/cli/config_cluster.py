@@ -209,6 +209,7 @@ def _alter(
     bootstrap: str, resource: ConfigResource, wanted: Sequence[ConfigChange], dry_run: bool, as_json: bool
 ) -> None:
     from headrace.cli.settings_change import Changed, change_settings, changed_json, print_changed
+    from headrace.client import ResourceType
 
     async def work(client: Client) -> list[Changed]:
         await _check_there(client, resource)
@@ -219,6 +220,11 @@ def _alter(
         print_json({"resource": _resource_json(resource), "dry_run": dry_run, "configs": changed_json(changed)})
     else:
         print_changed(_words(resource), changed, dry_run=dry_run)
+    for one in changed:
+        # Kafka takes any name of a broker's setting, for the plugins that brokers may have.
+        near = assignments.nearest(one.change.name)
+        if near and resource.type is ResourceType.BROKER:
+            remark(f"{one.change.name} is no setting that is known here; did you mean {near}?")
 
 
 # --- resources --------------------------------------------------------------------------------------------------------
