@@ -180,12 +180,12 @@ def pages(topic_id: bytes) -> Sequence[Message]:
 
 
 ASKED = {
-    # 21: deletes_of_records,
+    21: deletes_of_records,
     29: acls,
     30: new_acls,
     31: old_acls,
-    # 34: moves,
-    # 35: log_dirs,
+    34: moves,
+    35: log_dirs,
     37: growths,
     43: elections,
     45: reassignments,

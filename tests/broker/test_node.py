@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError
+from headrace.metadata.features import SUPPORTED
 from headrace.net.peer import Disconnected
 from headrace.protocol import messages as m
 from headrace.testing.disk import Crash, FaultyDisk
@@ -93,7 +94,10 @@ def test_a_node_of_a_later_incarnation_ends_the_one_before() -> None:
                 cluster_id=node.cluster_id,
                 incarnation_id=b"another process!",
                 listeners=[kind.Listener(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
-                features=[kind.Feature(name="metadata.version", min_supported_version=7, max_supported_version=29)],
+                features=[
+                    kind.Feature(name=name, min_supported_version=least, max_supported_version=most)
+                    for name, (least, most) in SUPPORTED.items()
+                ],
                 log_dirs=[b"another log dir."],
             )
             node._metadata.fence_now(node.id, node._metadata.loader.image.brokers[node.id].epoch)

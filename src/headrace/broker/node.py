@@ -15,6 +15,8 @@ from typing import Any, Final
 from headrace.broker.cluster import Cluster
 from headrace.broker.configs import Configs
 from headrace.broker.coordinators import Coordinators
+from headrace.broker.delete_records import DeleteRecords
+from headrace.broker.directory_assignments import DirectoryAssignments
 from headrace.broker.dynamic_config import (
     CleanerWorkers,
     DynamicConfig,
@@ -28,6 +30,7 @@ from headrace.broker.fetch_session import Sessions
 from headrace.broker.forward import Forward
 from headrace.broker.lifecycle import Lifecycle
 from headrace.broker.listeners import Listeners
+from headrace.broker.log_dirs import LogDirs
 from headrace.broker.observation import Observation
 from headrace.broker.offsets import Offsets
 from headrace.broker.partitions import TopicPartitions
@@ -51,6 +54,7 @@ from headrace.metrics.requests import Stopwatch
 from headrace.protocol import messages as m
 from headrace.raft.metadata_log import FOLDER, is_formatted
 from headrace.replica.manager import Replicas
+from headrace.replica.moves import Moves
 from headrace.replica.topic_settings import TopicSettings
 from headrace.replica.upkeep import Upkeep
 from headrace.replica.waits import Waits
@@ -79,6 +83,7 @@ class Node:
     """Start it, and stop it, once. `failed` is done when it can't keep its promises any more and is to stop."""
 
     __slots__ = (
+        "_assignments",
         "_clock_ns",
         "_config",
         "_coordinators",
@@ -121,6 +126,7 @@ class Node:
         self._coordinators: Coordinators | None = None
         self._upkeep: Upkeep | None = None
         self._lifecycle: Lifecycle | None = None
+        self._assignments: DirectoryAssignments | None = None
         self._listeners: Listeners | None = None
 
     @property
@@ -188,6 +194,7 @@ class Node:
             call_soon=self._loop.call_soon,
             cleaner=self._make_cleaner(directories, cleaner_workers),
         )
+        assignments = self._assignments = DirectoryAssignments(metadata.channel, replicas, self._broker_epoch)
         loader.subscribe(replicas.apply)
         follow_topics(dynamic, settings, replicas)
         cleaner_workers.follow(dynamic, replicas)
@@ -218,6 +225,7 @@ class Node:
             directories=[directory.id for directory in directories.all],
             previous_epoch=self._previous_epoch(directories),
         )
+        assignments.start()
         await listeners.serve()
         self._observation.serving(metadata, replicas, router, listeners, self._flushers, memory)
         upkeep = self._upkeep = Upkeep(replicas, settings, config.storage, waits, call_soon=self._loop.call_soon)
@@ -277,11 +285,13 @@ class Node:
         loader, config = metadata.loader, self._config
         cluster = Cluster(loader, self.cluster_id, dict(SUPPORTED))
         topics = Topics(metadata.channel, deletes=config.topics.delete_topic_enable)
+        producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
         coordinators = self._coordinators = Coordinators(
             config,
             loader,
             replicas,
             metadata.channel,
+            producer_ids,
             workers=self._ports.workers_of("loads"),
             random_bytes=self._ports.random_bytes,
             call_soon=self._loop.call_soon,
@@ -292,9 +302,9 @@ class Node:
             coordinators.creates(topics) if config.topics.auto_create_topics_enable else None,
         )
         forward, security = Forward(metadata.channel), Security(loader)
+        log_dirs = LogDirs(replicas, Moves(replicas, self._ports.workers_of("moves")))
         configs = Configs(loader, metadata.channel, self._dynamic.dynamic)
-        producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
-        produce = Produce(replicas, self._ports.workers_of("recompression"))
+        produce = Produce(replicas, self._ports.workers_of("recompression"), coordinators.transactions.verifier)
         workers = self._ports.workers_of("reads")
         fetch = Fetch(
             replicas,
@@ -317,7 +327,9 @@ class Node:
             *self._observation.routes(metadata, self._now_ms),
             Route(m.CreateTopicsRequest, forward.handle),
             Route(m.DeleteTopicsRequest, topics.delete),
-            Route(m.InitProducerIdRequest, producer_ids.init),
+            Route(m.DeleteRecordsRequest, DeleteRecords(replicas).handle),
+            Route(m.AlterReplicaLogDirsRequest, log_dirs.alter),
+            Route(m.DescribeLogDirsRequest, log_dirs.describe),
             Route(m.OffsetForLeaderEpochRequest, offsets.for_leader_epoch),
             Route(m.DescribeAclsRequest, security.describe_acls),
             Route(m.CreateAclsRequest, security.create_acls),
@@ -405,6 +417,9 @@ class Node:
             logger.error("the node stops: %s", failure)
             self.failed.set_result(failure)
 
+    def _broker_epoch(self) -> int:
+        return -1 if self._lifecycle is None else self._lifecycle.epoch
+
     def _directory_offline(self, directory: LogDirectory) -> None:
         if self._lifecycle is not None:
             self._lifecycle.beat_now()
@@ -426,6 +441,8 @@ class Node:
         self._observation.stopping()
         if self._lifecycle is not None and not self.failed.done():
             await self._lifecycle.stop(LEAVE_SECONDS)
+        if self._assignments is not None:
+            self._assignments.stop()
         if self._upkeep is not None:
             self._upkeep.stop()
         if self._coordinators is not None:

@@ -1,8 +1,8 @@
 """Partitions on their way to another log directory, while they are in use (KIP-113).
 
 A copy takes what it does not have yet in small pieces, which a worker reads, with pauses in between. When nothing is
-left, it is flushed; what was appended meanwhile is little, and is copied in one go. Until then the source is not flushed
-any more, and so what was promised to be on the disk is on both when the copy takes over, or nobody was told yet.
+left, it is flushed; what was appended meanwhile is little, and is copied in one go. For that moment the source is not
+flushed any more: what was promised to be on the disk is on both when the copy takes over, or nobody was told yet.
 """
 
 from __future__ import annotations
