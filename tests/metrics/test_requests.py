@@ -1,0 +1,144 @@
+"""Where the time of a request goes: counted in line by connections, told in slices."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from headrace.metrics.requests import RequestFigures, Stopwatch
+from headrace.net.connection import Connection, Slot
+from headrace.net.listener import Listener
+
+FRAME = (3).to_bytes(4) + b"abc"
+
+
+class Clock:
+    """Each reading is one unit later than the one before, unless it is told otherwise."""
+
+    def __init__(self) -> None:
+        self.now_ns = 1000
+
+    def __call__(self) -> int:
+        self.now_ns += 1
+        return self.now_ns
+
+
+class Transport(asyncio.Transport):
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[Any] = []
+
+    def write(self, data: Any) -> None:
+        self.written.append(data)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    def get_write_buffer_size(self) -> int:
+        return 5
+
+
+class Served:
+    """One connection, whose handler takes time, and answers at once or by a slot."""
+
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.figures = RequestFigures("Produce")
+        self.local_ns = 100
+        self.slots: list[Slot] = []
+        self.is_slow = False
+        listener = Listener("test", self.handle, stopwatch=Stopwatch(self.clock))
+        self.connection = Connection(listener)
+        self.connection.connection_made(Transport())
+
+    def handle(self, connection: Connection, frame: memoryview) -> RequestFigures:
+        self.clock.now_ns += self.local_ns - 1
+        if self.is_slow:
+            self.slots.append(connection.reserve())
+        else:
+            connection.reply([b"reply"])
+        return self.figures
+
+    def receive(self, data: bytes) -> None:
+        self.connection.get_buffer(-1)[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
+    def sums(self) -> list[int]:
+        return [found.sum_ns for found in self.figures.slices()]
+
+    def counts(self) -> list[int]:
+        return [found.count for found in self.figures.slices()]
+
+
+def test_a_request_that_comes_alone_and_is_answered_at_once_is_local_time_and_nothing_else() -> None:
+    served = Served()
+    served.receive(FRAME)
+    assert served.sums() == [100, 0, 100, 0, 0]
+    assert served.counts() == [1] * 5
+    assert served.figures.total.count == 0, "it took the short way"
+
+
+def test_a_request_behind_another_one_waits_in_the_queue() -> None:
+    served = Served()
+    served.receive(FRAME * 3)
+    total, queue, local, remote, send = served.sums()
+    assert (total, queue, local, remote, send) == (100 + 200 + 300, 100 + 200, 300, 0, 0)
+    assert served.counts() == [3] * 5
+
+
+def test_a_frame_that_came_in_parts_is_queued_from_when_it_was_whole() -> None:
+    served = Served()
+    served.receive(FRAME[:5])
+    served.clock.now_ns += 1_000_000
+    rest = served.connection.get_buffer(-1)
+    rest[: len(FRAME) - 5] = FRAME[5:]
+    served.connection.buffer_updated(len(FRAME) - 5)
+    assert served.sums() == [100, 0, 100, 0, 0]
+
+
+def test_a_reply_that_comes_later_waited() -> None:
+    async def check() -> None:
+        served = Served()
+        served.is_slow = True
+        served.receive(FRAME)
+        assert served.figures.answered == 0
+        served.clock.now_ns += 999
+        served.slots[0].fill([b"reply"])
+        assert served.sums() == [1100, 0, 100, 1000, 0]
+        assert served.counts() == [1] * 5
+
+    asyncio.run(check())
+
+
+def test_a_reply_behind_another_one_waits_to_be_sent() -> None:
+    async def check() -> None:
+        served = Served()
+        served.is_slow = True
+        served.receive(FRAME)
+        served.receive(FRAME)
+        served.slots[1].fill([b"second"])
+        served.is_slow = False
+        served.receive(FRAME)  # answered at once, and waits for both
+        assert served.figures.answered == 0
+        served.clock.now_ns += 499
+        served.slots[0].fill([b"first"])
+        assert served.counts() == [3] * 5
+        total, queue, local, remote, send = served.sums()
+        assert total == queue + local + remote + send
+        assert queue == 0
+        assert local == 300
+        assert send >= 2 * 500
+        assert served.connection.waiting_replies == 0
+
+    asyncio.run(check())
+
+
+def test_bytes_that_a_client_has_not_read_are_counted() -> None:
+    async def check() -> None:
+        served = Served()
+        served.is_slow = True
+        served.receive(FRAME * 2)
+        served.slots[1].fill([b"1234567"])
+        assert served.connection.unsent_bytes == 7 + 5
+
+    asyncio.run(check())
