@@ -19,10 +19,11 @@ from typing import Any
 
 from headrace.config.transactions import TransactionConfig
 from headrace.coordinator.transactions.responses import added_result
-from headrace.coordinator.transactions.shard import FEATURE, TransactionShard, WriteMarkers
+from headrace.coordinator.transactions.shard import TransactionShard, WriteMarkers
 from headrace.coordinator.transactions.transaction import Identity
 from headrace.coordinator.transactions.views import Filter
 from headrace.errors import Error
+from headrace.metadata.features import TRANSACTION_VERSION
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
 from tests.coordinator.pure import Answer, ManualTimers, PureRuntime
@@ -42,7 +43,7 @@ class Coordinator:
             self.epoch += 1
             return TransactionShard(self.epoch, timers, config, self._take)
 
-        self.runtime = PureRuntime(make, Image(features={FEATURE: version} if version else {}))
+        self.runtime = PureRuntime(make, Image(features={TRANSACTION_VERSION: version} if version else {}))
 
     def _take(self) -> int | None:
         return next(self.producer_ids) if self.has_producer_ids else None

@@ -8,9 +8,11 @@ from headrace.broker.consumer_groups import ConsumerGroupApis
 from headrace.broker.find_coordinator import FindCoordinator
 from headrace.broker.forward import Channel
 from headrace.broker.offset_commits import OffsetCommits
+from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.router import Route
 from headrace.broker.state_topics import StateTopics, state_topics_of
 from headrace.broker.topics import Creates
+from headrace.broker.transaction_coordinator import TransactionCoordinator
 from headrace.config import NodeConfig
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.shard import GroupShard
@@ -28,7 +30,16 @@ from headrace.storage.workers import Workers
 class Coordinators:
     """Made after the replicas have subscribed to the loader."""
 
-    __slots__ = ("_config", "_random_bytes", "consumer_groups", "find_coordinator", "groups", "offsets", "topics")
+    __slots__ = (
+        "_config",
+        "_random_bytes",
+        "consumer_groups",
+        "find_coordinator",
+        "groups",
+        "offsets",
+        "topics",
+        "transactions",
+    )
 
     def __init__(
         self,
@@ -36,6 +47,7 @@ class Coordinators:
         loader: Loader,
         replicas: Replicas,
         channel: Channel,
+        producer_ids: ProducerIds,
         *,
         workers: Workers,
         random_bytes: Callable[[int], bytes],
@@ -59,6 +71,16 @@ class Coordinators:
         self.offsets = OffsetCommits(self.groups)
         self.consumer_groups = ConsumerGroupApis(self.groups)
         loader.subscribe(self.groups.apply)
+        self.transactions = TransactionCoordinator(
+            config.transactions,
+            loader,
+            replicas,
+            self.groups,
+            self.topics,
+            producer_ids,
+            workers=workers,
+            call_soon=call_soon,
+        )
 
     def _group_shard(self, timers: Timers, leader_epoch: int) -> GroupShard:
         config = self._config
@@ -80,6 +102,7 @@ class Coordinators:
             Route(m.OffsetDeleteRequest, offsets.delete, errors=offsets.delete_errors),
             Route(m.ConsumerGroupHeartbeatRequest, consumer_groups.heartbeat, errors=consumer_groups.heartbeat_errors),
             Route(m.ConsumerGroupDescribeRequest, consumer_groups.describe, errors=consumer_groups.describe_errors),
+            *self.transactions.routes(),
         ]
 
     def creates(self, others: Creates) -> Creates:
@@ -88,6 +111,7 @@ class Coordinators:
 
     def stop(self) -> None:
         self.groups.stop()
+        self.transactions.stop()
 
 
 class _Creates:

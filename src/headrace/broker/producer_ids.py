@@ -24,7 +24,7 @@ _FETCH_BELOW: Final = 100
 
 
 class ProducerIds:
-    __slots__ = ("_broker_epoch", "_broker_id", "_channel", "_fetching", "_left", "_next_block")
+    __slots__ = ("_broker_epoch", "_broker_id", "_channel", "_fetching", "_left", "_next_block", "transactional")
 
     def __init__(self, channel: Channel, broker_id: int, broker_epoch: Callable[[], int]) -> None:
         self._channel = channel
@@ -33,18 +33,17 @@ class ProducerIds:
         self._left = range(0)
         self._next_block = range(0)
         self._fetching: asyncio.Task[None] | None = None
+        self.transactional: Callable[[Connection, Request], m.InitProducerIdResponse | None] = _no_coordinator
+        """Answers those that have a transactional id: its coordinator."""
 
     def init(
         self, connection: Connection, request: Request
-    ) -> m.InitProducerIdResponse | Coroutine[Any, Any, m.InitProducerIdResponse]:
+    ) -> m.InitProducerIdResponse | Coroutine[Any, Any, m.InitProducerIdResponse] | None:
         body: m.InitProducerIdRequest = request.body
         if body.transactional_id == "" or (body.producer_id == NO_PRODUCER) != (body.producer_epoch == NO_EPOCH):
             return m.InitProducerIdResponse(error_code=Error.INVALID_REQUEST, producer_id=-1, producer_epoch=-1)
         if body.transactional_id is not None:
-            # Of transactions only the coordinator knows, and there is none yet.
-            return m.InitProducerIdResponse(
-                error_code=Error.COORDINATOR_NOT_AVAILABLE, producer_id=-1, producer_epoch=-1
-            )
+            return self.transactional(connection, request)
         if self._left or self._next_block:
             return m.InitProducerIdResponse(producer_id=self._take(), producer_epoch=0)
         return self._init_later()
@@ -57,6 +56,26 @@ class ProducerIds:
             error = refused.error if refused.error.retriable else Error.COORDINATOR_NOT_AVAILABLE
             return m.InitProducerIdResponse(error_code=error, producer_id=-1, producer_epoch=-1)
         return m.InitProducerIdResponse(producer_id=self._take(), producer_epoch=0)
+
+    def take(self) -> int | None:
+        """A number, if one is at hand; else the next block is asked for."""
+        if self._left or self._next_block:
+            return self._take()
+        self.when_at_hand(_nothing)
+        return None
+
+    def when_at_hand(self, call: Callable[[], None]) -> None:
+        """Calls when there are numbers, which is at once nearly always, or when there can't be any for now."""
+        if self._left or self._next_block:
+            call()
+            return
+
+        def fetched(task: asyncio.Task[None]) -> None:
+            if not task.cancelled():
+                task.exception()  # whoever takes a number then finds out
+                call()
+
+        self._fetch().add_done_callback(fetched)
 
     def _take(self) -> int:
         if not self._left:
@@ -83,3 +102,11 @@ class ProducerIds:
             self._next_block = range(start, start + response.producer_id_len)
         finally:
             self._fetching = None
+
+
+def _no_coordinator(connection: Connection, request: Request) -> m.InitProducerIdResponse:
+    return m.InitProducerIdResponse(error_code=Error.COORDINATOR_NOT_AVAILABLE, producer_id=-1, producer_epoch=-1)
+
+
+def _nothing() -> None:
+    pass

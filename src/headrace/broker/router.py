@@ -52,6 +52,7 @@ class Route:
         *,
         errors: dict[int, int] | None = None,
         is_scanned: bool = True,
+        is_unstable_served: bool = False,
     ) -> None:
         """`name` is the class of the request.
 
@@ -60,7 +61,8 @@ class Route:
         key = name.shape.key
         api = find_api(key) if key is not None else None
         assert api is not None, f"{name.__name__} is not a request"
-        stable = [version for version in api.versions if version not in api.shape.unstable]
+        unstable = () if is_unstable_served else api.shape.unstable
+        stable = [version for version in api.versions if version not in unstable]
         self.api: Api = api
         self.min_version, self.max_version = min(stable), max(stable)
         self.handler = handler

@@ -40,11 +40,11 @@ from headrace.coordinator.transactions.transaction import (
 from headrace.coordinator.transactions.views import Filter, described, listed
 from headrace.errors import Error
 from headrace.metadata.delta import Delta
+from headrace.metadata.features import TRANSACTION_VERSION
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 
-FEATURE: Final = "transaction.version"
 WAITING_MAX: Final = 16
 """Requests for one transactional id that wait for its transaction to be complete."""
 RECORD_BYTES_MAX: Final = 1_000_000
@@ -147,7 +147,7 @@ class TransactionShard:
         outcome.records.append(record_of(transaction, self._version))
 
     def loaded(self, image: Image, now_ms: int) -> Outcome:
-        self._version = image.features.get(FEATURE, 0)
+        self._version = image.features.get(TRANSACTION_VERSION, 0)
         outcome = Outcome()
         for transaction in self.transactions.values():
             if transaction.is_prepared:
@@ -158,7 +158,7 @@ class TransactionShard:
         return outcome
 
     def image_changed(self, delta: Delta, image: Image, now_ms: int) -> Outcome:
-        self._version = image.features.get(FEATURE, 0)
+        self._version = image.features.get(TRANSACTION_VERSION, 0)
         return Outcome()
 
     def unloaded(self, now_ms: int) -> Outcome:

@@ -1,0 +1,143 @@
+"""The transaction coordinator of a node: its shards, its markers and its handlers, put together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from headrace.broker.broker_calls import BrokerCalls
+from headrace.broker.producer_ids import ProducerIds
+from headrace.broker.router import Route
+from headrace.broker.state_topics import StateTopics
+from headrace.broker.transaction_markers import MarkerWriter
+from headrace.broker.transaction_views import TransactionViews
+from headrace.broker.transactional_offsets import TransactionalOffsets
+from headrace.broker.transactions import Transactions
+from headrace.config.transactions import TransactionConfig
+from headrace.coordinator.groups.shard import GroupShard
+from headrace.coordinator.markers import Markers
+from headrace.coordinator.runtime import Runtime
+from headrace.coordinator.shard import Timers
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE
+from headrace.coordinator.transactions.shard import TransactionShard, WriteMarkers
+from headrace.errors import Error
+from headrace.metadata.loader import Loader
+from headrace.protocol import messages as m
+from headrace.protocol.message import Message
+from headrace.replica.manager import Replicas
+from headrace.storage.workers import Workers
+
+
+class TransactionCoordinator:
+    """Made after the replicas and the groups have subscribed to the loader. `verifier` is for those who produce."""
+
+    __slots__ = (
+        "_config",
+        "_creating",
+        "_offsets",
+        "_producer_ids",
+        "_topics",
+        "_views",
+        "_writer",
+        "markers",
+        "runtime",
+        "verifier",
+    )
+
+    def __init__(
+        self,
+        config: TransactionConfig,
+        loader: Loader,
+        replicas: Replicas,
+        groups: Runtime[GroupShard],
+        topics: StateTopics,
+        producer_ids: ProducerIds,
+        *,
+        workers: Workers,
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._config = config
+        self._producer_ids = producer_ids
+        self._topics = topics
+        self._creating: dict[asyncio.Task[None], None] = {}
+        self.runtime: Runtime[TransactionShard] = Runtime(
+            TRANSACTION_STATE,
+            self._shard,
+            replicas,
+            workers,
+            call_soon,
+            load_bytes=config.transaction_state_log_load_buffer_size,
+        )
+        calls = BrokerCalls(replicas.node_id)
+        self.markers = Markers(
+            lambda: loader.image,
+            calls.send,
+            replicas.waits,
+            call_soon,
+            written=self._written,
+            is_led=self._is_led,
+        )
+        self.runtime.effects[WriteMarkers] = self.markers.write
+        self.verifier = Transactions(self.runtime, config, lambda: loader.image, producer_ids, calls, self._create)
+        self._writer = MarkerWriter(replicas, {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: self.runtime})
+        calls.serves[m.WriteTxnMarkersRequest] = self._writer.write
+        self._offsets = TransactionalOffsets(groups, replicas, self.verifier)
+        self._views = TransactionViews(self.runtime)
+        producer_ids.transactional = self.verifier.init
+        loader.subscribe(self.runtime.apply)
+
+    def _shard(self, timers: Timers, leader_epoch: int) -> TransactionShard:
+        return TransactionShard(leader_epoch, timers, self._config, self._producer_ids.take)
+
+    def _written(self, effect: WriteMarkers) -> None:
+        self.runtime.ask(
+            effect.transactional_id, lambda shard, now_ms: shard.markers_written(effect, now_ms), _Nobody()
+        )
+
+    def _is_led(self, transactional_id: str) -> bool:
+        return self.runtime.refusal(self.runtime.index_of(transactional_id)) is Error.NONE
+
+    def _create(self, topic: str, created: Callable[[], None]) -> None:
+        task = asyncio.get_running_loop().create_task(self._topics.create(topic))
+        self._creating[task] = None
+
+        def done(task: asyncio.Task[None]) -> None:
+            del self._creating[task]
+            if not task.cancelled():
+                task.exception()
+                created()
+
+        task.add_done_callback(done)
+
+    def routes(self) -> list[Route]:
+        transactions, offsets, views, writer = self.verifier, self._offsets, self._views, self._writer
+        return [
+            Route(
+                m.InitProducerIdRequest,
+                self._producer_ids.init,
+                errors=transactions.init_errors,
+                is_unstable_served=self._config.transaction_two_phase_commit_enable,
+            ),
+            Route(m.AddPartitionsToTxnRequest, transactions.add_partitions, errors=transactions.add_errors),
+            Route(m.AddOffsetsToTxnRequest, transactions.add_offsets, errors=transactions.offsets_errors),
+            Route(m.EndTxnRequest, transactions.end, errors=transactions.end_errors),
+            Route(m.WriteTxnMarkersRequest, writer.handle, errors=writer.errors),
+            Route(m.TxnOffsetCommitRequest, offsets.commit, errors=offsets.errors),
+            Route(m.DescribeTransactionsRequest, views.describe, errors=views.describe_errors),
+            Route(m.ListTransactionsRequest, views.list, errors=views.list_errors),
+        ]
+
+    def stop(self) -> None:
+        self.runtime.stop()
+
+
+class _Nobody:
+    """Waits for no reply: what was lost with a coordinator is done again by the next one."""
+
+    __slots__ = ()
+
+    def __call__(self, message: Message, /) -> None:
+        pass
+
+    def refuse(self, error: Error, text: str | None = None, /) -> None:
+        pass
