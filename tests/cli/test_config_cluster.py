@@ -1,0 +1,123 @@
+"""`headrace config get|set|unset|resources` against a real node."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.running import Cli
+
+
+def broker_id(cli: Cli) -> str:
+    return str(cli.done("cluster", "describe", "--json").json["brokers"][0]["broker"])
+
+
+def test_settings_of_a_topic_are_set_shown_and_taken_back(cli: Cli, topic: str) -> None:
+    did = cli.done("config", "set", "--topic", topic, "retention.ms=2h", "max.message.bytes=64KiB")
+    assert did.rows[0] == ["Changed", "the", "settings", "of", "topic", f"{topic}:"]
+    assert did.rows[1] == ["retention.ms", "604800000", "->", "7200000", "(2", "hours)"]
+    assert did.rows[2][-3:] == ["65536", "(64", "KiB)"]
+    shown = cli.done("config", "get", "--topic", topic).rows
+    assert ["retention.ms", "7200000", "2", "hours", "set", "on", "the", "topic"] in shown
+    taken = cli.done("config", "unset", "--topic", topic, "retention.ms", "max.message.bytes")
+    assert taken.rows[1] == ["retention.ms", "7200000", "->", "604800000", "(7", "days,", "default)"]
+    names = [entry["name"] for entry in cli.done("config", "get", "--topic", topic, "--json").json]
+    assert "retention.ms" not in names
+
+
+def test_get_finds_settings_by_name_and_pattern_and_says_where_values_come_from(cli: Cli, topic: str) -> None:
+    (entry,) = cli.done("config", "get", "--topic", topic, "retention.ms", "--json").json
+    assert (entry["value"], entry["source"], entry["type"], entry["read_only"]) == (
+        "604800000",
+        "default",
+        "long",
+        False,
+    )
+    found = cli.done("config", "get", "--topic", topic, "segment.*", "--json").json
+    assert "segment.bytes" in {entry["name"] for entry in found}
+    assert len(cli.done("config", "get", "--topic", topic, "--all").rows) > 20
+    said = cli.failed("config", "get", "--topic", topic, "retention.mss")
+    assert said == f"Topic {topic} has no setting 'retention.mss'; did you mean retention.ms?"
+
+
+def test_a_setting_of_brokers_that_nobody_knows_is_told_with_the_nearest(cli: Cli) -> None:
+    """Kafka takes it all the same, since a plugin may want it."""
+    told = cli("config", "set", "--cluster", "log.retention.mss=1")
+    assert "did you mean log.retention.ms" in told.err
+    cli("config", "unset", "--cluster", "log.retention.mss")
+
+
+def test_a_value_is_shown_with_what_would_count_without_it(cli: Cli, topic: str) -> None:
+    cli.done("config", "set", "--topic", topic, "retention.ms=1h")
+    (entry,) = cli.done("config", "get", "--topic", topic, "retention.ms", "--json").json
+    assert entry["synonyms"][0] == {"name": "retention.ms", "value": "3600000", "source": "dynamic_topic"}
+
+
+def test_dry_run_checks_and_changes_nothing(cli: Cli, topic: str) -> None:
+    would = cli.done("config", "set", "--topic", topic, "retention.ms=1h", "--dry-run")
+    assert would.rows[0][:2] == ["Would", "change"]
+    assert would.rows[1] == ["retention.ms", "604800000", "->", "3600000", "(1", "hour)"]
+    (entry,) = cli.done("config", "get", "--topic", topic, "retention.ms", "--json").json
+    assert entry["value"] == "604800000"
+    assert "INVALID_CONFIG" in cli.failed("config", "set", "--topic", topic, "retention.ms=x", "--dry-run")
+
+
+@pytest.fixture
+def retention_back(cli: Cli) -> Iterator[None]:
+    yield
+    cli("config", "unset", "--cluster", "log.retention.ms")
+    cli("config", "unset", "--broker", broker_id(cli), "log.retention.ms")
+
+
+@pytest.mark.usefixtures("retention_back")
+def test_brokers_and_the_cluster_have_settings(cli: Cli, topic: str) -> None:
+    broker = broker_id(cli)
+    told = cli.done("config", "set", "--cluster", "log.retention.ms=30d", "--json").json
+    assert told["resource"] == {"kind": "broker", "name": ""}
+    assert (told["configs"][0]["before"], told["configs"][0]["after"]) == (None, "2592000000")
+    assert ["log.retention.ms", "2592000000", "30", "days", "set", "on", "the", "cluster"] in cli.done(
+        "config", "get", "--broker", broker
+    ).rows
+    cli.done("config", "set", "--broker", broker, "log.retention.ms=20d")
+    (entry,) = cli.done("config", "get", "--broker", broker, "log.retention.ms", "--json").json
+    assert (entry["value"], entry["source"]) == ("1728000000", "dynamic_broker")
+    cli.done("config", "unset", "--broker", broker, "log.retention.ms")
+    cli.done("config", "unset", "--cluster", "log.retention.ms")
+
+
+def test_log_levels_of_a_broker_are_shown_and_set(cli: Cli) -> None:
+    broker = broker_id(cli)
+    levels = {entry["name"]: entry["value"] for entry in cli.done("config", "get", "--logger", broker, "--json").json}
+    assert levels
+    name = next(iter(levels))
+    did = cli.done("config", "set", "--logger", broker, f"{name}=WARN", "--json").json
+    assert did["configs"][0]["after"] == "WARN"
+    cli.done("config", "set", "--logger", broker, f"{name}={levels[name]}")
+
+
+def test_groups_and_client_metrics_have_settings_and_are_listed(cli: Cli, name: str) -> None:
+    cli.done("config", "set", "--group", name, "consumer.session.timeout.ms=50s")
+    cli.done("config", "set", "--client-metrics", name, "interval.ms=5s", "metrics=org.apache.kafka.producer.")
+    listed = cli.done("config", "resources", "--json").json
+    assert {"kind": "group", "name": name} in listed
+    assert {"kind": "client-metrics", "name": name} in listed
+    (entry,) = cli.done("config", "get", "--client-metrics", name, "interval.ms", "--json").json
+    assert (entry["value"], entry["source"]) == ("5000", "dynamic_client_metrics")
+    cli.done("config", "unset", "--client-metrics", name, "interval.ms", "metrics")
+    cli.done("config", "unset", "--group", name, "consumer.session.timeout.ms")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "expected"),
+    [
+        (("get",), 2, "Say whose settings, once: --topic NAME"),
+        (("get", "--cluster", "--group", "g"), 2, "Say whose settings, once"),
+        (("set", "--cluster", "log.retention.ms"), 2, "write NAME=VALUE"),
+        (("get", "--topic", "qqqqqqqq"), 1, "There is no topic 'qqqqqqqq'"),
+        (("get", "--broker", "1000"), 1, "There is no broker 1000; the cluster has "),
+        (("get", "--broker", "one"), 2, "--broker"),
+    ],
+)
+def test_what_can_not_be_meant_is_one_sentence(cli: Cli, arguments: tuple[str, ...], code: int, expected: str) -> None:
+    assert expected in cli.failed("config", *arguments, code=code)

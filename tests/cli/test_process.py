@@ -1,0 +1,180 @@
+"""`headrace` as a process of its own: terminals, pipes, Ctrl-C, colour, shells that complete."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.connection import VARIABLE
+from tests.cli.running import Cli
+
+HEADRACE = (sys.executable, "-m", "headrace")
+TIMEOUT_S = 60
+
+
+def headrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HEADRACE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+        env={**os.environ, **environment},
+    )
+
+
+class Terminal:
+    """A command on a terminal of its own, 100 columns wide."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        without = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+        self.process = subprocess.Popen(
+            [*HEADRACE, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**without, "TERM": "xterm-256color", **environment},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+        self._ours = ours
+        self.shown = ""
+
+    def until(self, text: str) -> str:
+        """Reads until it shows a text, or ends."""
+        while text not in self.shown:
+            ready, _, _ = select.select([self._ours], [], [], TIMEOUT_S)
+            assert ready, f"it never showed {text!r}: {self.shown!r}"
+            try:
+                read = os.read(self._ours, 1 << 16)
+            except OSError:  # the other side is closed
+                break
+            self.shown += read.decode()
+        return self.shown
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def end(self) -> int:
+        self.until("\0")
+        os.close(self._ours)
+        return self.process.wait(TIMEOUT_S)
+
+
+def test_a_cluster_that_is_not_there_is_told_with_how_to_start_one() -> None:
+    with socket.socket() as bound:  # bound, and nobody listens
+        bound.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{bound.getsockname()[1]}"
+        done = headrace("topic", "list", "--bootstrap", address)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        f"headrace: No broker answers at {address} (Connection refused). Start one with `headrace serve`, or say where "
+        "the cluster is with --bootstrap HOST:PORT or HEADRACE_BOOTSTRAP.\n"
+    )
+
+
+def test_an_address_that_is_none_is_wrong_use(cli: Cli) -> None:
+    assert "write host:port" in cli.failed("topic", "list", "--bootstrap", "nonsense:x", code=2)
+
+
+def test_a_terminal_gets_colour_and_is_asked(cli: Cli, topic: str) -> None:
+    environment = {VARIABLE: cli.bootstrap}
+    terminal = Terminal("topic", "delete", topic, **environment)
+    shown = terminal.until("[y/N]")
+    assert f"\x1b[36m{topic}" in shown
+    assert f"Delete topic {topic} with 10 records" in shown
+    terminal.type("n\n")
+    assert terminal.end() == 1
+    assert "Nothing was changed." in terminal.shown
+
+    stopped = Terminal("topic", "delete", topic, **environment)
+    stopped.until("[y/N]")
+    stopped.type("\x03")
+    assert stopped.end() == 130
+    assert "Traceback" not in stopped.shown
+
+    agreed = Terminal("topic", "delete", topic, NO_COLOR="1", **environment)
+    plain = agreed.until("[y/N]")
+    assert "\x1b[36m" not in plain
+    assert topic in plain
+    agreed.type("y\n")
+    assert agreed.end() == 0
+    assert f"Deleted topic {topic}." in agreed.shown
+
+
+def test_ctrl_c_while_it_waits_for_a_broker_ends_it_at_once() -> None:
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with subprocess.Popen(
+            [*HEADRACE, "topic", "list", "--bootstrap", address], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            connection, _ = silent.accept()
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=TIMEOUT_S)
+            connection.close()
+    assert (process.returncode, out, err) == (130, b"", b"")
+
+
+def test_a_reader_that_goes_away_ends_it_quietly(cli: Cli, topic: str) -> None:
+    with subprocess.Popen(
+        [*HEADRACE, "topic", "describe", topic, "--bootstrap", cli.bootstrap],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+# --- completion -------------------------------------------------------------------------------------------------------
+
+
+def completed(words: str, bootstrap: str = "127.0.0.1:1") -> list[str]:
+    """What bash would offer for the last word."""
+    count = len(words.split(" ")) - 1
+    done = headrace(
+        _HEADRACE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(count), HEADRACE_BOOTSTRAP=bootstrap
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def test_a_shell_completes_commands_options_and_names_of_topics(cli: Cli, topic: str) -> None:
+    assert "topic" in completed("headrace ")
+    assert completed("headrace clu") == ["cluster"]
+    assert completed("headrace topic de") == ["describe", "delete"]
+    assert "--partitions" in completed("headrace topic create --p")
+    assert "--listen" in completed("headrace serve --l")
+    assert topic in completed(f"headrace topic describe {topic[:8]}", cli.bootstrap)
+    assert topic in completed(f"headrace config get --topic {topic[:8]}", cli.bootstrap)
+    assert completed("headrace topic describe ") == [], "a cluster that is not there completes nothing"
+
+
+@pytest.mark.parametrize(("shell", "file"), [("bash", ".bashrc"), ("zsh", ".zshrc")])
+def test_completion_is_shown_and_installed(tmp_path: Path, shell: str, file: str) -> None:
+    assert headrace("--show-completion", "tcsh").returncode == 2
+    shown = headrace("--show-completion", shell)
+    assert shown.returncode == 0
+    assert "_HEADRACE_COMPLETE=complete_" in shown.stdout
+    done = headrace("--install-completion", shell, HOME=str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"Completion for {shell} is installed in ")
+    assert (tmp_path / file).exists()
