@@ -6,13 +6,15 @@ import heapq
 from collections.abc import Callable
 from typing import Any
 
-from headrace.coordinator.shard import Effect, Outcome, Shard, StateRecord
+from headrace.coordinator.shard import Effect, Outcome, ProducerStamp, Shard, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.protocol.message import Message
 
 START_MS = 1_700_000_000_000
+MARKER = b""
+"""The key of what stands in the log for the end of a transaction."""
 
 
 class Answer:
@@ -95,6 +97,11 @@ class PureRuntime:
         self.image = image
         self._take(self.shard.image_changed(delta, image, self.now_ms))
 
+    def end(self, stamp: ProducerStamp, is_commit: bool) -> None:
+        """A marker comes: the transaction of a producer ended."""
+        self.log.append((StateRecord(MARKER, b"commit" if is_commit else None), self.now_ms, stamp))
+        self.shard.replay_end(stamp, is_commit)
+
     def fail_over(self) -> None:
         """Another node loads the shard from the log."""
         self._take(self.shard.unloaded(self.now_ms))
@@ -116,5 +123,8 @@ def loaded_from(
 ) -> Shard:
     shard = make(timers)
     for offset, (record, timestamp_ms, stamp) in enumerate(log):
-        shard.replay(record.key, record.value, offset, timestamp_ms, stamp)
+        if record.key == MARKER:
+            shard.replay_end(stamp, record.value is not None)
+        else:
+            shard.replay(record.key, record.value, offset, timestamp_ms, stamp)
     return shard
