@@ -125,6 +125,8 @@ class Joins:
         if group.phase is State.PREPARING_REBALANCE and group.previous_phase is State.EMPTY:
             group.has_new_member = True
         group.add(member, joining.protocol_type)
+        if joining.instance_id is not None:
+            self._write_down(group, joining.instance_id, member_id, out)
         self._sessions.watch(group, member, now_ms + NEW_MEMBER_TIMEOUT_MS)
         self._rebalances.go_on(group, out, now_ms)
 
@@ -171,15 +173,18 @@ class Joins:
             out.records.append(records.record(group.group_id, records.value_of(group, assignments, now_ms)))
             out.replies.append((joining.reply, _returned(group, member, leader_before, joining.version)))
             return
-        if group.stored is not None:
-            # Were this coordinator lost before the next generation is in the log, the one after it would know the old
-            # member id, and fence the new one for good (hazard 13).
-            renamed = records.with_static_member(group.stored, joining.instance_id, new_id)
-            if renamed is not None:
-                out.records.append(records.record(group.group_id, renamed))
+        self._write_down(group, joining.instance_id, new_id, out)
         member.join_reply = joining.reply
         group.joins_waiting += 1
         self._rebalances.go_on(group, out, now_ms)
+
+    def _write_down(self, group: ClassicGroup, instance_id: str, member_id: str, out: Outcome) -> None:
+        """A static member that the log knows by another member id. Were this coordinator lost before the next
+        generation is in the log, the one after it would fence the member, which gives up at that (hazard 13)."""
+        if group.stored is not None:
+            renamed = records.with_static_member(group.stored, instance_id, member_id)
+            if renamed is not None:
+                out.records.append(records.record(group.group_id, renamed))
 
 
 def _returned(group: ClassicGroup, member: Member, leader_before: str | None, version: int) -> m.JoinGroupResponse:
