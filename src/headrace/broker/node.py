@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from headrace.broker.cluster import Cluster
+from headrace.broker.config_view import ConfigView
 from headrace.broker.configs import Configs
 from headrace.broker.coordinators import Coordinators
 from headrace.broker.delete_records import DeleteRecords
@@ -284,7 +285,11 @@ class Node:
     ) -> Router:
         loader, config = metadata.loader, self._config
         cluster = Cluster(loader, self.cluster_id, dict(SUPPORTED))
-        topics = Topics(metadata.channel, deletes=config.topics.delete_topic_enable)
+        topics = Topics(
+            metadata.channel,
+            lambda texts: ConfigView(loader.image, self._dynamic.dynamic).topic(texts),
+            deletes=config.topics.delete_topic_enable,
+        )
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
         coordinators = self._coordinators = Coordinators(
             config,
@@ -325,7 +330,7 @@ class Node:
             Route(m.MetadataRequest, topic_metadata.handle),
             Route(m.ApiVersionsRequest, cluster.api_versions),
             *self._observation.routes(metadata, self._now_ms),
-            Route(m.CreateTopicsRequest, forward.handle),
+            Route(m.CreateTopicsRequest, topics.create),
             Route(m.DeleteTopicsRequest, topics.delete),
             Route(m.DeleteRecordsRequest, DeleteRecords(replicas).handle),
             Route(m.AlterReplicaLogDirsRequest, log_dirs.alter),

@@ -1,9 +1,9 @@
-"""Topics that clients ask for before they are there, and topics that are to go."""
+"""Topics that are to be: asked for, or only used; and topics that are to go. The controller decides."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol, TypeAlias
 
 from headrace.broker.forward import Channel, Forward
 from headrace.errors import Error, Refused
@@ -14,6 +14,10 @@ from headrace.protocol.frame import Request
 from headrace.protocol.message import Message
 
 AUTO_CREATE_TIMEOUT_MS: Final = 5000
+SETTINGS_VERSION: Final = 5
+"""From this version on, the reply tells the settings of a new topic (KIP-525)."""
+
+SettingsOf: TypeAlias = Callable[[Mapping[str, str]], Sequence[m.DescribeConfigsResponse.DescribeConfigsResourceResult]]
 
 
 class Creates(Protocol):
@@ -22,13 +26,43 @@ class Creates(Protocol):
 
 
 class Topics:
-    __slots__ = ("_channel", "_deletes", "_forward")
+    __slots__ = ("_channel", "_deletes", "_forward", "_settings_of")
 
-    def __init__(self, channel: Channel, *, deletes: bool) -> None:
-        """`deletes` says whether topics may be deleted at all."""
+    def __init__(self, channel: Channel, settings_of: SettingsOf, *, deletes: bool) -> None:
+        """`settings_of` says what settings a topic has that has some of its own; `deletes`, whether topics may be
+        deleted at all."""
         self._channel = channel
+        self._settings_of = settings_of
         self._forward = Forward(channel)
         self._deletes = deletes
+
+    async def create(self, connection: Connection, request: Request) -> Message:
+        response = await self._forward.handle(connection, request)
+        assert isinstance(response, m.CreateTopicsResponse)
+        if request.version >= SETTINGS_VERSION:
+            self._tell_settings(request.body, response)
+        return response
+
+    def _tell_settings(self, body: m.CreateTopicsRequest, response: m.CreateTopicsResponse) -> None:
+        """With where each value comes from, which a broker knows. Nearly all topics of a request have the same."""
+        asked = {topic.name: tuple((one.name, one.value or "") for one in topic.configs) for topic in body.topics}
+        told: dict[tuple[tuple[str, str], ...], list[m.CreateTopicsResponse.CreatableTopicConfigs]] = {}
+        for topic in response.topics:
+            if topic.error_code:
+                continue
+            own = asked[topic.name]
+            if own not in told:
+                told[own] = [
+                    m.CreateTopicsResponse.CreatableTopicConfigs(
+                        name=one.name,
+                        value=one.value,
+                        read_only=one.read_only,
+                        config_source=one.config_source,
+                        is_sensitive=one.is_sensitive,
+                    )
+                    for one in self._settings_of(dict(own))
+                ]
+            topic.configs = told[own]
 
     async def delete(self, connection: Connection, request: Request) -> Message:
         if not self._deletes:
