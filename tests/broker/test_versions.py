@@ -18,7 +18,7 @@ from headrace.protocol.apis import Api, find_api
 from headrace.protocol.batch_builder import build
 from headrace.protocol.codec import encode_bytes
 from headrace.protocol.message import Message
-from tests.broker import admin_requests, consumer_group_requests, offset_requests
+from tests.broker import admin_requests, consumer_group_requests, offset_requests, telemetry_requests
 from tests.broker.config_requests import ASKED as CONFIGS_ASKED
 from tests.broker.config_requests import REFUSED as CONFIGS_REFUSED
 from tests.broker.nodes import ask, connected, create, run, running
@@ -267,6 +267,7 @@ ASKED = {
     **CONFIGS_ASKED,
     **offset_requests.ASKED,
     **consumer_group_requests.ASKED,
+    **telemetry_requests.ASKED,
 }
 
 
