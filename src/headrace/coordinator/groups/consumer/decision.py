@@ -10,9 +10,10 @@ from headrace.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
 from headrace.coordinator.groups.consumer.known import Known
 from headrace.coordinator.groups.consumer.member import JOIN_EPOCH, Current, Member, Subscription
 from headrace.coordinator.groups.consumer.reconciliation import reconciled
-from headrace.coordinator.groups.consumer.regex import Resolver
+from headrace.coordinator.groups.consumer.regex import Resolver, compiled
 from headrace.coordinator.groups.consumer.target import View, target_records
 from headrace.coordinator.shard import Outcome, Timers
+from headrace.errors import Refused
 
 REGEX: Final = "consumer-regex"
 
@@ -31,7 +32,7 @@ NEWCOMER: Final = Subscriber(Subscription(), Current(), NOTHING)
 class Decision:
     """What is decided goes into the outcome; the group itself changes when that is replayed."""
 
-    __slots__ = ("_epoch", "_known", "_must_bump", "_now_ms", "_outcome", "_replaced", "group")
+    __slots__ = ("_epoch", "_known", "_must_bump", "_now_ms", "_outcome", "_replaced", "_seen_topics", "group")
 
     def __init__(self, known: Known, group: ConsumerGroup, outcome: Outcome, now_ms: int) -> None:
         self._known = known
@@ -41,6 +42,7 @@ class Decision:
         self._must_bump = False
         self._replaced: str | None = None
         self._epoch = group.epoch
+        self._seen_topics: int | None = None
 
     def restart(self) -> None:
         """A member begins anew under its old id: the group goes into a new epoch, which no old request is in."""
@@ -62,22 +64,23 @@ class Decision:
             made.append(records.member_metadata(group.group_id, member_id, wishes))
         if (is_new and self._replaced is None) or _asks_for_other(found.subscription, wishes):
             self._must_bump = True
-        view: View | None = None
-        if self._must_bump or group.seen_topics != self._known.topics.version:
-            view = View(group, self._known.topics)
-            if self._replaced is not None:
-                del view.subscriptions[self._replaced]
-            view.subscriptions[member_id] = wishes
-            self.refresh(view)
+        if wishes.regex is not None and wishes.regex != found.subscription.regex:
+            compiled(wishes.regex)
         target, target_epoch = found.target, group.assignment_epoch
-        if self._epoch > group.assignment_epoch:
-            target = self._assign(view or View(group, self._known.topics), member_id, found.target)
-            target_epoch = self._epoch
-        elif is_new:
+        must_look = self._must_bump or group.seen_topics != self._known.topics.version
+        if must_look or group.epoch > group.assignment_epoch:
+            view = self._view(member_id, wishes)
+            if must_look:
+                self.refresh(view)
+            if self._epoch > group.assignment_epoch:
+                target, target_epoch = self._assign(view, member_id, found.target), self._epoch
+        if is_new and target_epoch == group.assignment_epoch:
             made.append(records.target(group.group_id, member_id, target))
         current = reconciled(member_id, found.current, target, target_epoch, group.owners, owned)
         if is_new or current is not found.current:
             made.append(records.current_assignment(group.group_id, member_id, current))
+        if self._seen_topics is not None:
+            group.seen_topics = self._seen_topics
         return current
 
     def refresh(self, view: View) -> None:
@@ -86,7 +89,10 @@ class Decision:
         is_whole = True
         in_use = view.regexes()
         for regex in in_use:
-            topics = known.resolver.topics(regex)
+            try:
+                topics = known.resolver.topics(regex)
+            except Refused:  # another coordinator took it, when its member came
+                topics = ()
             if topics is None:
                 is_whole = False
                 _walk_on(known.resolver, known.context.timers, regex, self._now_ms)
@@ -98,13 +104,19 @@ class Decision:
             if regex not in in_use:
                 made.append(records.no_regular_expression(group.group_id, regex))
         metadata_hash = view.metadata_hash()
-        if is_whole:
-            group.seen_topics = known.topics.version
+        self._seen_topics = known.topics.version if is_whole else -1
         if self._must_bump or metadata_hash != group.metadata_hash:
             self._epoch = group.epoch + 1
             if group.has_old_metadata:
                 made.append(records.no_partition_metadata(group.group_id))
             made.append(records.group_metadata(group.group_id, self._epoch, metadata_hash))
+
+    def _view(self, member_id: str, wishes: Subscription) -> View:
+        view = View(self.group, self._known.topics)
+        if self._replaced is not None:
+            del view.subscriptions[self._replaced]
+        view.subscriptions[member_id] = wishes
+        return view
 
     def _assign(self, view: View, member_id: str, had: Assignment) -> Assignment:
         group = self.group
