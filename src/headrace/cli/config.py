@@ -11,6 +11,9 @@ from rich.table import Table
 
 from headrace.cli import config_cluster
 from headrace.config import TOPIC, Kind, Scope, Setting, broker_settings, settings_named
+from headrace.config.client_metrics import ClientMetricsConfig
+from headrace.config.group_settings import GroupSettings
+from headrace.config.node import ALIASES
 from headrace.config.page import default_of, effect_of, in_words, summary_of
 from headrace.config.setting import unknown
 
@@ -32,14 +35,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 @app.command("list")
 def list_settings(
-    scope: Annotated[Scope | None, typer.Option(help="Only the settings of a topic, or of a broker.")] = None,
+    scope: Annotated[Scope | None, typer.Option(help="Only the settings of a topic, a broker, a group...")] = None,
     as_json: Json = False,
 ) -> None:
     """List all settings with their defaults.
 
     Examples: `headrace config list --scope topic`, `headrace config list --json`
     """
-    tables = {Scope.TOPIC: TOPIC, Scope.BROKER: broker_settings()}
+    tables = {
+        Scope.TOPIC: TOPIC,
+        Scope.BROKER: broker_settings(),
+        Scope.GROUP: GroupSettings.settings,
+        Scope.CLIENT_METRICS: ClientMetricsConfig.settings,
+    }
     settings = [table[name] for at, table in tables.items() if scope in (None, at) for name in sorted(table)]
     if as_json:
         print(json.dumps([_as_json(setting) for setting in settings], indent=2))
@@ -48,7 +56,7 @@ def list_settings(
     rows = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
     for title, style in (("scope", ""), ("setting", "cyan"), ("default", "")):
         rows.add_column(title, style=style, no_wrap=True)
-    left = max(len(setting.name) + len(in_words(setting)) for setting in settings) + 20
+    left = max(len(s.scope.value) for s in settings) + max(len(s.name) + len(in_words(s)) for s in settings) + 14
     if console.width >= left + 40:  # room for a useful part of a sentence
         rows.add_column("what it does", no_wrap=True, max_width=console.width - left)
     for setting in settings:
@@ -66,9 +74,9 @@ def explain(
 
     Example: `headrace config explain retention.ms`
     """
-    found = list(settings_named(name))
+    found = list(settings_named(ALIASES.get(name, name)))
     if not found:
-        raise unknown(name, [*TOPIC, *broker_settings()])
+        raise unknown(name, dict.fromkeys([*TOPIC, *broker_settings(), *GroupSettings.settings, *ALIASES]))
     if as_json:
         print(json.dumps([_as_json(setting) for setting in found], indent=2))
         return
@@ -104,6 +112,8 @@ def _as_json(setting: Setting) -> dict[str, Any]:
         "default": None if setting.default is None else setting.format(setting.default),
         "takes": setting.allowed,
         "changes": setting.change.value,
+        "effect": setting.effect.name.lower(),
+        "why": setting.why or None,
         "honoured": setting.honoured,
         "synonyms": list(setting.synonyms),
         "doc": setting.doc,
