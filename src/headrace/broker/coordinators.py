@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from headrace.broker.consumer_groups import ConsumerGroupApis
 from headrace.broker.find_coordinator import FindCoordinator
 from headrace.broker.forward import Channel
+from headrace.broker.groups import GroupApis
 from headrace.broker.offset_commits import OffsetCommits
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.router import Route
@@ -35,6 +36,7 @@ class Coordinators:
         "_random_bytes",
         "consumer_groups",
         "find_coordinator",
+        "group_apis",
         "groups",
         "offsets",
         "topics",
@@ -69,6 +71,7 @@ class Coordinators:
         )
         self.find_coordinator = FindCoordinator(loader, self.topics)
         self.offsets = OffsetCommits(self.groups)
+        self.group_apis = GroupApis(self.groups)
         self.consumer_groups = ConsumerGroupApis(self.groups)
         loader.subscribe(self.groups.apply)
         self.transactions = TransactionCoordinator(
@@ -94,12 +97,19 @@ class Coordinators:
         )
 
     def routes(self) -> list[Route]:
-        offsets, consumer_groups = self.offsets, self.consumer_groups
+        offsets, groups, consumer_groups = self.offsets, self.group_apis, self.consumer_groups
         return [
             Route(m.FindCoordinatorRequest, self.find_coordinator.handle),
             Route(m.OffsetCommitRequest, offsets.commit, errors=offsets.commit_errors),
             Route(m.OffsetFetchRequest, offsets.fetch, errors=offsets.fetch_errors),
             Route(m.OffsetDeleteRequest, offsets.delete, errors=offsets.delete_errors),
+            Route(m.JoinGroupRequest, groups.join, errors=groups.join_errors),
+            Route(m.HeartbeatRequest, groups.heartbeat, errors=groups.heartbeat_errors),
+            Route(m.LeaveGroupRequest, groups.leave, errors=groups.leave_errors),
+            Route(m.SyncGroupRequest, groups.sync, errors=groups.sync_errors),
+            Route(m.DescribeGroupsRequest, groups.describe, errors=groups.describe_errors),
+            Route(m.ListGroupsRequest, groups.list, errors=groups.list_errors),
+            Route(m.DeleteGroupsRequest, groups.delete, errors=groups.delete_errors),
             Route(m.ConsumerGroupHeartbeatRequest, consumer_groups.heartbeat, errors=consumer_groups.heartbeat_errors),
             Route(m.ConsumerGroupDescribeRequest, consumer_groups.describe, errors=consumer_groups.describe_errors),
             *self.transactions.routes(),

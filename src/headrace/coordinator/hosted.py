@@ -198,6 +198,11 @@ class HostedShard(Generic[S]):
             return
         self._take(outcome, now_ms)
 
+    @property
+    def shard(self) -> S | None:
+        """None when it can't be asked now."""
+        return None if self.refusal else self._shard
+
     def image_changed(self, delta: Delta, image: Image) -> None:
         shard = self._shard
         if shard is not None and not self.refusal:

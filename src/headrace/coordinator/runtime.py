@@ -98,6 +98,13 @@ class Runtime(Generic[S]):
         else:
             hosted.ask(operation, reply)
 
+    def shard_of(self, key: str) -> S | None:
+        """The shard itself, if it can be asked now: for what changes nothing that is in the log, and may be answered
+        whatever of it is committed, such as a heartbeat."""
+        partitions = self._partitions
+        hosted = self._hosted.get(partition_for(key, partitions)) if partitions else None
+        return None if hosted is None else hosted.shard
+
     def ask_shard(self, index: int, operation: Operation[S], reply: Reply) -> None:
         """The same, by the number of the partition."""
         hosted = self._hosted.get(index)

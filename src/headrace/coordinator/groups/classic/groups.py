@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from headrace.config.topic import LogConfig
 from headrace.coordinator.groups.classic import records, views
 from headrace.coordinator.groups.classic.answers import (
     SEVERAL_LEAVE_VERSION,
@@ -26,16 +27,19 @@ from headrace.coordinator.groups.classic.states import HEARTBEAT, State
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import Group, SimpleGroup
 from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
+from headrace.metadata.image import ResourceType
 from headrace.protocol import messages as m
 from headrace.protocol.shape import Kind
 from headrace.protocol.state import decode_key, decode_value
 
 GROUP_METADATA: Final = 2
 """The kind of the records."""
-RECORD_BYTES_MAX: Final = 1_000_000
-"""The largest record of a group: what a batch of `__consumer_offsets` has room for."""
+MAX_MESSAGE_BYTES: Final = LogConfig.settings["max.message.bytes"]
+BATCH_OVERHEAD_BYTES: Final = 200
+"""What a batch takes besides its only record, and more."""
 _PREFIX_MAX: Final = 249
 """How much of a client's id or instance id is taken into its member id."""
 
@@ -59,7 +63,6 @@ class ClassicGroups:
         "_groups",
         "_is_loaded",
         "_joins",
-        "_record_bytes_max",
         "other_protocol",
         "rebalances",
         "sessions",
@@ -67,15 +70,14 @@ class ClassicGroups:
 
     kinds = (GROUP_METADATA,)
 
-    def __init__(self, context: GroupContext, record_bytes_max: int = RECORD_BYTES_MAX) -> None:
+    def __init__(self, context: GroupContext) -> None:
         self._context = context
         self._groups = context.groups
         self._config = context.group_config
         self.sessions = Sessions(context.timers, self._went_silent)
         self.rebalances = Rebalances(
-            self._config, context.timers, self.sessions, self._forget_if_nobody_came, record_bytes_max
+            self._config, context.timers, self.sessions, self._forget_if_nobody_came, self._record_bytes_max
         )
-        self._record_bytes_max = record_bytes_max
         self._joins = Joins(self.rebalances, self.sessions, self._config.group_max_size)
         self._is_loaded = False
         self.other_protocol: OtherProtocol | None = None
@@ -132,9 +134,15 @@ class ClassicGroups:
         if not config.group_min_session_timeout_ms <= body.session_timeout_ms <= config.group_max_session_timeout_ms:
             return Error.INVALID_SESSION_TIMEOUT
         # It could never be written. Kafka finds out when the leader has assigned, and all members pay for it.
-        if sum(len(protocol.metadata) for protocol in body.protocols) > self._record_bytes_max:
+        if sum(len(protocol.metadata) for protocol in body.protocols) > self._record_bytes_max():
             return Error.UNKNOWN_SERVER_ERROR
         return Error.NONE
+
+    def _record_bytes_max(self) -> int:
+        """What the topic has room for. Groups of thousands of members need more than the default."""
+        said = self._context.image.settings(ResourceType.TOPIC, CONSUMER_OFFSETS).get(MAX_MESSAGE_BYTES.name)
+        most = MAX_MESSAGE_BYTES.default if said is None else int(said)
+        return int(most) - BATCH_OVERHEAD_BYTES
 
     def _new_id(self, prefix: str) -> str:
         text = self._context.random_bytes(16).hex()
@@ -261,6 +269,13 @@ class ClassicGroups:
 
     def described(self, group_id: str, version: int) -> m.DescribeGroupsResponse.DescribedGroup:
         return views.described(group_id, self._groups.get(group_id), version)
+
+    def forget(self, group_id: str) -> None:
+        """A group that is deleted, and of which the log may not know."""
+        group = self._groups.get(group_id)
+        if isinstance(group, ClassicGroup) and group.stored is None:
+            self.rebalances.drop(group)
+            del self._groups[group_id]
 
     # The log.
 

@@ -39,7 +39,7 @@ class Rebalances:
         timers: Timers,
         sessions: Sessions,
         on_empty: Callable[[ClassicGroup], None],
-        record_bytes_max: int,
+        record_bytes_max: Callable[[], int],
     ) -> None:
         self._config = config
         self._on_empty = on_empty
@@ -138,7 +138,7 @@ class Rebalances:
         committed, so that a coordinator that takes over knows whatever a member was told (hazard 13)."""
         record = records.record(group.group_id, records.value_of(group, assignments, now_ms))
         assert record.value is not None
-        if len(record.key) + len(record.value) > self._record_bytes_max:
+        if len(record.key) + len(record.value) > self._record_bytes_max():
             self._call_off_assignment(group, Error.UNKNOWN_SERVER_ERROR, out, now_ms)
             self.prepare(group, out, now_ms)
             return
