@@ -34,12 +34,47 @@ class Listener:
     name = "PLAINTEXT"
 
 
+class Coordinator:
+    """Is asked for transactions, and answers when a test says so; or at once, where `at_once` is an error."""
+
+    def __init__(self) -> None:
+        self.is_enabled = True
+        self.at_once: Error | None = None
+        self.asked: list[dict[str, Any]] = []
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Any,
+        *,
+        adds: bool,
+        answered: Any,
+    ) -> None:
+        self.asked.append(
+            {
+                "transaction": (transactional_id, producer_id, producer_epoch),
+                "partitions": list(partitions),
+                "adds": adds,
+                "answered": answered,
+            }
+        )
+        if self.at_once is not None:
+            self.answer(self.at_once)
+
+    def answer(self, error: Error = Error.NONE, number: int = -1) -> None:
+        asked = self.asked[number]
+        asked["answered"](dict.fromkeys(asked["partitions"], error))
+
+
 class Client:
     """Speaks to the handler as the router does. `connection` is what the handler sees."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
-        self.produce = Produce(host.replicas, host.workers)
+        self.verifier = Coordinator()
+        self.produce = Produce(host.replicas, host.workers, self.verifier)
         self.listener = Listener()
         self.slots: list[Slot] = []
         self.is_closed = False
@@ -310,6 +345,7 @@ def test_a_retry_of_an_idempotent_producer_is_answered_like_the_original() -> No
 
 def test_a_batch_of_a_transaction_is_refused_because_nobody_could_end_it() -> None:
     host, producer = client()
+    producer.verifier.at_once = Error.INVALID_PRODUCER_ID_MAPPING
     content = batch(b"a", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
     answer = producer.one(content, -1, transactional_id="x")
     assert answer.error_code == Error.INVALID_PRODUCER_ID_MAPPING

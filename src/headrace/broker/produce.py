@@ -43,8 +43,8 @@ class Produce:
 
     __slots__ = ("_replicas", "_spare", "_verifier", "_workers", "errors", "waiting", "waits")
 
-    def __init__(self, replicas: Replicas, workers: Workers, verifier: Verifier | None = None) -> None:
-        """The workers open and recompress batches. Without a verifier there are no transactions."""
+    def __init__(self, replicas: Replicas, workers: Workers, verifier: Verifier) -> None:
+        """The workers open and recompress batches. The verifier asks the coordinators of transactions."""
         self._replicas = replicas
         self._workers = workers
         self._verifier = verifier
@@ -77,7 +77,7 @@ class Produce:
                     if not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting, held):
                         is_refused = True
         if waiting or held:
-            if held and self._verifier is not None:
+            if held:
                 verify(request, held, self._verifier)
             PendingReply(self, connection, request, reply, is_refused).wait_for(waiting, held)
             return None
@@ -157,14 +157,10 @@ class Produce:
         held: list[HeldBatch],
     ) -> bool:
         """The same for a batch of a transaction, of which the first has to be verified."""
-        producer, verifier = producer_of(records), self._verifier
+        producer = producer_of(records)
         if producer is None:
             return False
-        if verifier is None:
-            raise Refused(
-                Error.INVALID_PRODUCER_ID_MAPPING, "This producer id belongs to no transactional id of this cluster."
-            )
-        verification, asks = verification_of(partition, producer, request.body, request.version, verifier)
+        verification, asks = verification_of(partition, producer, request.body, request.version, self._verifier)
         if verification is None and not partition.held and not partition.looks_inside:
             return False
         part = self._holds(partition, records, answer, request.version, now_ms, held)

@@ -89,7 +89,8 @@ class Partition:
         self.syncs_each = False
         """flush.messages=1: whatever is appended counts only when it is on the disk."""
         self.looks_inside = False
-        """The settings make the leader look inside of what it appends; see `LeaderRules.leaves_loop`."""
+        """The settings make the leader look inside of what it appends (see `LeaderRules.leaves_loop`), or nobody but
+        coordinators may write to the topic."""
         self.traffic = TopicTraffic()
         """What its topic takes and gives on this node, which the topic's partitions share."""
         self.held: HeldAppends | None = None
@@ -359,7 +360,7 @@ class Partition:
         config = self.log.config
         self._flush_messages = config.flush_messages
         self.syncs_each = config.flush_messages == 1
-        self.looks_inside = self.log.rules.looks_inside
+        self.looks_inside = self.log.rules.looks_inside or self.topic in INTERNAL
         self.in_sync.set_replicas(self.replicas, self.isr, config.min_insync_replicas)
         if self.is_leader:
             self._advance()
