@@ -25,13 +25,13 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "log-tools.md"
 SHOWN_AS = "/srv"
 
-_BLOCK = re.compile(r"(?<=```console\n)\$ (headrace .*)\n(?:.*\n)*?(?=```)")
+BLOCK = re.compile(r"(?<=```console\n)\$ (headrace .*)\n(?:.*\n)*?(?=```)")
 
 
 def rendered(page: str) -> str:
     """The page with the output of its commands as it is now."""
     with folders() as work:
-        return _BLOCK.sub(lambda block: f"$ {block[1]}\n{run(block[1], work)}", page)
+        return BLOCK.sub(lambda block: f"$ {block[1]}\n{run(block[1], work)}", page)
 
 
 @contextlib.contextmanager

@@ -147,24 +147,27 @@ def test_a_reader_that_goes_away_ends_it_quietly(cli: Cli, topic: str) -> None:
 # --- completion -------------------------------------------------------------------------------------------------------
 
 
-def completed(words: str, bootstrap: str = "127.0.0.1:1") -> list[str]:
-    """What bash would offer for the last word."""
-    count = len(words.split(" ")) - 1
-    done = headrace(
-        _HEADRACE_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(count), HEADRACE_BOOTSTRAP=bootstrap
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout.split()
+def test_a_shell_completes_commands_options_and_names_of_topics(
+    cli: Cli, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_HEADRACE_COMPLETE", "complete_bash")
 
+    def completed(words: str) -> list[str]:
+        """What bash would offer for the last word."""
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+        told = cli()
+        assert (told.code, told.err) == (0, "")
+        return told.out.split()
 
-def test_a_shell_completes_commands_options_and_names_of_topics(cli: Cli, topic: str) -> None:
     assert "topic" in completed("headrace ")
     assert completed("headrace clu") == ["cluster"]
     assert completed("headrace topic de") == ["describe", "delete"]
     assert "--partitions" in completed("headrace topic create --p")
     assert "--listen" in completed("headrace serve --l")
-    assert topic in completed(f"headrace topic describe {topic[:8]}", cli.bootstrap)
-    assert topic in completed(f"headrace config get --topic {topic[:8]}", cli.bootstrap)
+    assert topic in completed(f"headrace topic describe {topic[:8]}")
+    assert topic in completed(f"headrace config get --topic {topic[:8]}")
+    monkeypatch.setenv(VARIABLE, "127.0.0.1:1")
     assert completed("headrace topic describe ") == [], "a cluster that is not there completes nothing"
 
 

@@ -54,7 +54,7 @@ def test_create_tries_without_doing(cli: Cli, name: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("-c", "retention.mss=1"), "did you mean retention.ms instead of retention.mss?"),
+        (("-c", "retention.mss=1"), "did you mean retention.ms"),
         (("-c", "retention.ms=many"), "See: headrace config explain retention.ms"),
         (("-c", "segment.bytes=-3"), "See: headrace config explain segment.bytes"),
         (("-r", "3"), "INVALID_REPLICATION_FACTOR"),

@@ -47,7 +47,7 @@ def plain(given: Sequence[str]) -> dict[str, str]:
 
 def explained(refused: Refused, names: Iterable[str]) -> Refused:
     """A refusal of settings with the nearest name, where one of the names is nobody's."""
-    if refused.error not in (Error.INVALID_CONFIG, Error.INVALID_REQUEST):
+    if refused.error not in (Error.INVALID_CONFIG, Error.INVALID_REQUEST) or "did you mean" in str(refused):
         return refused
     known = [*TOPIC, *broker_settings()]
     for name in names:

@@ -26,7 +26,10 @@ def complete(arguments: list[str]) -> int:
         return _teach(arguments[0], arguments[1:])
     app = typer.Typer(cls=_Commands, help="A distributed message log that speaks the Kafka protocol.")
     app.callback()(_nothing)
-    get_command(app).main(args=[], prog_name="headrace")
+    try:
+        get_command(app).main(args=[], prog_name="headrace")
+    except SystemExit as answered:
+        return answered.code if isinstance(answered.code, int) else 0
     return 0
 
 

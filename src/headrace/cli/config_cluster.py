@@ -136,7 +136,7 @@ def _print_entries(entries: Sequence[ConfigEntry], *, chain: bool) -> None:
             entry.name,
             value_text(entry),
             setting_words(entry.name, entry.value),
-            source_text(entry),
+            source_text(entry.source),
             "read-only" if entry.is_read_only else "",
         )
         for entry in entries
@@ -144,8 +144,8 @@ def _print_entries(entries: Sequence[ConfigEntry], *, chain: bool) -> None:
     print_table(columns, rows)
     for entry in entries if chain else ():
         if len(entry.synonyms) > 1:
-            steps = ", else ".join(f"{one.name}={one.value} ({one.source.name.lower()})" for one in entry.synonyms)
-            say(f"{entry.name} is {steps}", QUIET)
+            others = [f"{one.name}={one.value} ({source_text(one.source)})" for one in entry.synonyms[1:]]
+            say(f"without that, {', then '.join(others)} counts for {entry.name}", QUIET)
 
 
 def _entry_json(entry: ConfigEntry) -> dict[str, Any]:

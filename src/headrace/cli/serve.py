@@ -9,15 +9,17 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from headrace.cli import USAGE, logs
 from headrace.config import NodeConfig
 from headrace.config.listeners import host_and_port
+from headrace.config.sources import Settings, parse_toml
 from headrace.errors import Error, HeadraceError, Refused
 
 if TYPE_CHECKING:
@@ -26,13 +28,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+_FORMATS: Final = ("auto", "human", "json")
 _EPILOG: Final = """\
 examples:
   headrace serve                                    a node on 127.0.0.1:9092, its data in ./headrace-data
   headrace serve --listen 127.0.0.1:0               on any free port, which is printed
   headrace serve --listen 0.0.0.0:9092 --set advertised.listeners=PLAINTEXT://log.example.net:9092
   headrace serve --set num.partitions=4 --set log.retention.hours=24 --log-level net=debug
+  headrace serve --config headrace.toml             settings from a file: log.retention.hours = 24
+  headrace serve --properties server.properties     settings from a file of Kafka's; what it does not take, it says
+  HEADRACE_NUM_PARTITIONS=4 headrace serve          settings from the environment
 
+Flags win over the environment, that over --config, and that over --properties.
 Ctrl-C or SIGTERM stops it cleanly. `headrace config explain NAME` says what a setting does.
 """
 
@@ -44,8 +51,18 @@ def main(arguments: Sequence[str]) -> int:
     for number in _STOPPING:
         signal.signal(number, lambda number, frame: early.append(number))
     options = _parser().parse_args(arguments)
-    config = NodeConfig.parse(_settings(options))
-    logs.set_up(sys.stderr, options.log_level, options.log_format)
+    settings = _settings(options, os.environ)
+    try:
+        config = NodeConfig.parse(settings.texts)
+    except Refused as refused:
+        origin = next((settings.origins[name] for name in settings.texts if refused.text.startswith(f"{name} ")), "")
+        if not origin:
+            raise
+        raise HeadraceError(f"{origin}: {refused.text}") from refused
+    _require_distinct_folders(config.storage.log_dirs)
+    logs.set_up(sys.stderr, options.log_level or _levels(os.environ), options.log_format or _format(os.environ))
+    for told in settings.told:
+        logger.warning("%s", told)
     return _run(config, early)
 
 
@@ -68,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="where clients connect (default: 127.0.0.1:9092); port 0 is any free port"
     )
+    parser.add_argument("--config", metavar="FILE", help="a TOML file with settings of the broker")
+    parser.add_argument("--properties", metavar="FILE", help="a properties file of Kafka's with settings of the broker")
     parser.add_argument(
         "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting of the broker; may be repeated"
     )
@@ -80,14 +99,30 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--log-format",
-        choices=("auto", "human", "json"),
-        default="auto",
+        choices=_FORMATS,
         help="auto is for people on a terminal, and JSON otherwise",
     )
     return parser
 
 
-def _settings(options: argparse.Namespace) -> dict[str, str]:
+def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Settings:
+    """What counts least comes first."""
+    settings = Settings()
+    properties = options.properties or environment.get("HEADRACE_PROPERTIES")
+    if properties:
+        settings.add_properties(_read(properties), properties)
+    toml = options.config or environment.get("HEADRACE_CONFIG")
+    if toml:
+        settings.add(parse_toml(_read(toml), toml), toml)
+    settings.add_environment(environment)
+    flags = _flags(options)
+    if flags:
+        settings.add(flags, "--set" if options.set else "the command line")
+    settings.tell_stored()
+    return settings
+
+
+def _flags(options: argparse.Namespace) -> dict[str, str]:
     texts: dict[str, str] = {}
     for given in options.set:
         name, separator, value = given.partition("=")
@@ -105,6 +140,34 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
             raise HeadraceError(f"'{options.listen}' is no address; write --listen HOST:PORT, as in 127.0.0.1:9092.")
         texts["listeners"] = f"PLAINTEXT://{options.listen}"
     return texts
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise HeadraceError(f"{path} can't be read: {error.strerror}.") from error
+
+
+def _levels(environment: Mapping[str, str]) -> list[str]:
+    return [level for level in environment.get("HEADRACE_LOG_LEVEL", "").split(",") if level]
+
+
+def _format(environment: Mapping[str, str]) -> str:
+    given = environment.get("HEADRACE_LOG_FORMAT", "auto")
+    if given not in _FORMATS:
+        raise HeadraceError(f"HEADRACE_LOG_FORMAT is {given}; it is one of {', '.join(_FORMATS)}.")
+    return given
+
+
+def _require_distinct_folders(folders: Sequence[str]) -> None:
+    """A link is another spelling of a folder, too."""
+    seen: dict[str, str] = {}
+    for folder in folders:
+        first = seen.setdefault(os.path.realpath(folder), folder)
+        if first is not folder:
+            raise HeadraceError(f"log.dirs names one folder twice, as {first} and as {folder}; leave out one of them.")
 
 
 def _run(config: NodeConfig, early: Sequence[int]) -> int:

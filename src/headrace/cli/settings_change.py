@@ -93,7 +93,7 @@ def _after(one: Changed) -> Text:
     if one.after is not None:
         words = setting_words(one.change.name, one.after.value)
         notes = [words] if words else []
-        if one.change.operation is ConfigOperation.DELETE and (source := source_text(one.after)):
+        if one.change.operation is ConfigOperation.DELETE and (source := source_text(one.after.source)):
             notes.append(source)
         return Text.assemble(value_text(one.after), (f"  ({', '.join(notes)})" if notes else "", QUIET))
     match one.change.operation:

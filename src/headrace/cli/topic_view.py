@@ -26,7 +26,7 @@ from headrace.client.offsets import MAX_TIMESTAMP
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.client import Client, ConfigEntry, PartitionInfo, TopicInfo
+    from headrace.client import Client, ConfigEntry, ConfigSource, PartitionInfo, TopicInfo
 
 UNKNOWN: Final = "?"
 """In the place of what nobody answered for."""
@@ -180,7 +180,8 @@ def print_configs(configs: Sequence[ConfigEntry] | None) -> None:
     say("\n  settings that are not at their defaults", "bold")
     columns = [Column("", NAME), Column(""), Column("", QUIET, rank=1), Column("", QUIET, rank=2)]
     rows = [
-        (entry.name, value_text(entry), setting_words(entry.name, entry.value), source_text(entry)) for entry in configs
+        (entry.name, value_text(entry), setting_words(entry.name, entry.value), source_text(entry.source))
+        for entry in configs
     ]
     print_table(columns, rows, indent="    ")
 
@@ -191,11 +192,11 @@ def value_text(entry: ConfigEntry) -> str:
     return "(not set)" if entry.value is None else entry.value or "(empty)"
 
 
-def source_text(entry: ConfigEntry) -> str:
-    """Where the value comes from, in the words of `config set`."""
+def source_text(source: ConfigSource) -> str:
+    """Where a value comes from, in the words of `config set`."""
     from headrace.client import ConfigSource
 
-    match entry.source:
+    match source:
         case ConfigSource.DEFAULT:
             return "default"
         case ConfigSource.DYNAMIC_DEFAULT_BROKER:
@@ -204,7 +205,7 @@ def source_text(entry: ConfigEntry) -> str:
             return "from the broker's file"
         case ConfigSource.UNKNOWN:
             return ""
-        case source:
+        case _:
             return f"set on the {source.name.removeprefix('DYNAMIC_').lower().replace('_', ' ')}"
 
 

@@ -1,0 +1,64 @@
+"""Runs the commands that docs/command-line.md shows against a fresh node, so that what it shows is what they print.
+
+    python -m tests.cli.transcripts     # writes the page anew
+
+A block starts with `$ headrace …`; what follows is the output in a pipe. What differs from run to run has a fixed form
+in the page: ids, the port, how much of the disk is free.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.cli.running import Cli
+from tests.compat.process import Process
+from tests.transcripts import BLOCK, ROOT
+
+PAGE: Final = ROOT / "docs" / "command-line.md"
+NOON_MS: Final = 1_767_268_800_000  # 2026-01-01 12:00 UTC
+_FIXED: Final = (
+    (r"\b[\w-]{22}\b(?=$| \(|\.$)", "Vt4oXqV5SbC3fBz0T5uJ8w"),
+    (r"127\.0\.0\.1:\d{5}", "127.0.0.1:9092 "),
+    (r" +disk free$", "       disk free"),
+    (r" +[\d.]+ [KMGT]iB \(\d+%\)$", "  70.0 GiB (28%)"),
+)
+
+
+def rendered(page: str) -> str:
+    """The page with the output of its commands as it is now."""
+    with tempfile.TemporaryDirectory() as folder:
+        # Its records are of a fixed time, which gets older and older: nothing is to be deleted for that meanwhile.
+        node = Process(Path(folder) / "data", "--set", "log.retention.check.interval.ms=86400000")
+        node.start()
+        before = dict(os.environ)
+        os.environ |= {"HEADRACE_BOOTSTRAP": node.bootstrap, "COLUMNS": "120"}
+        try:
+            cli = Cli(node.bootstrap)
+            return BLOCK.sub(lambda block: f"$ {block[1]}\n{shown(cli, block[1])}", page)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+            node.stop()
+
+
+def shown(cli: Cli, command: str) -> str:
+    told = cli(*shlex.split(command)[1:])
+    if command.startswith("headrace topic create orders "):  # which then has records in it
+        for partition in range(3):
+            cli.produce("orders", 4 - partition, partition=partition, timestamp_ms=NOON_MS + partition * 60_000)
+    text = told.out + told.err + (f"(exit code {told.code})\n" if told.code else "")
+    for pattern, fixed in _FIXED:
+        text = re.sub(pattern, fixed, text, flags=re.MULTILINE)
+    return text
+
+
+if __name__ == "__main__":
+    new = rendered(PAGE.read_text())
+    PAGE.write_text(new)
+    sys.exit(0)
