@@ -18,7 +18,14 @@ from headrace.protocol.apis import Api, find_api
 from headrace.protocol.batch_builder import build
 from headrace.protocol.codec import encode_bytes
 from headrace.protocol.message import Message
-from tests.broker import admin_requests, consumer_group_requests, offset_requests, telemetry_requests
+from tests.broker import (
+    admin_requests,
+    consumer_group_requests,
+    group_requests,
+    offset_requests,
+    telemetry_requests,
+    transaction_requests,
+)
 from tests.broker.config_requests import ASKED as CONFIGS_ASKED
 from tests.broker.config_requests import REFUSED as CONFIGS_REFUSED
 from tests.broker.nodes import ask, connected, create, run, running
@@ -267,7 +274,9 @@ ASKED = {
     **CONFIGS_ASKED,
     **offset_requests.ASKED,
     **consumer_group_requests.ASKED,
+    **group_requests.ASKED,
     **telemetry_requests.ASKED,
+    **transaction_requests.ASKED,
 }
 
 
@@ -290,7 +299,12 @@ def served(advertised: m.ApiVersionsResponse) -> list[tuple[Api, range]]:
 
 def test_whatever_is_asked_in_any_version_is_answered() -> None:
     async def check() -> None:
-        async with running(auto_create_topics_enable="false") as node, connected(node) as peer:
+        settings = {
+            "auto_create_topics_enable": "false",
+            "group_initial_rebalance_delay_ms": "0",
+            "group_min_session_timeout_ms": "1",
+        }
+        async with running(**settings) as node, connected(node) as peer:
             topic_id = await create(peer, TOPIC, 2)
             routes = served(
                 await ask(peer, m.ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)
