@@ -1,4 +1,4 @@
-"""Batches of transactions: the first one waits for the coordinator, and what comes too late opens nothing (hazard 5)."""
+"""Batches of transactions: the first waits for the coordinator, and what comes too late opens nothing (hazard 5)."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_without_verification_nobody_is_asked_except_to_add() -> None:
 
 
 def test_batches_of_two_producers_in_one_request_are_refused() -> None:
-    host, producer = client(partitions=2)
+    _, producer = client(partitions=2)
     parts: list[Any] = [
         ("t", TOPIC_ID, 0, of_transaction(b"a")),
         ("t", TOPIC_ID, 1, of_transaction(b"b", producer_id=6)),
@@ -219,7 +219,7 @@ def test_batches_of_two_producers_in_one_request_are_refused() -> None:
 
 
 def test_many_partitions_of_one_request_are_one_question() -> None:
-    host, producer = client(partitions=2)
+    _, producer = client(partitions=2)
     producer.verifier.at_once = Error.NONE
     parts: list[Any] = [("t", TOPIC_ID, index, of_transaction(b"a")) for index in (0, 1)]
     response = producer.ask(requests_of(parts, transactional_id="x"), ADDS)
