@@ -26,10 +26,17 @@ class ConsumerGroupApis:
         self.heartbeat_errors: dict[int, int] = {}
         self.describe_errors: dict[int, int] = {}
 
-    def heartbeat(self, connection: Connection, request: Request) -> None:
+    def heartbeat(self, connection: Connection, request: Request) -> m.ConsumerGroupHeartbeatResponse | None:
+        body: m.ConsumerGroupHeartbeatRequest = request.body
+        client_id, host = request.client_id or "", "/" + connection.peer_host
+        shard = self._groups.shard_of(body.group_id)
+        if shard is not None:
+            idle = shard.consumer.idle(body, client_id, host, self._groups.now_ms())
+            if idle is not None:
+                return idle
         reply = SlotReply(connection, request, _refused_heartbeat, self.heartbeat_errors)
-        host = "/" + connection.peer_host
-        self._groups.ask(request.body.group_id, partial(_heartbeat, request, host, reply), reply)
+        self._groups.ask(body.group_id, partial(_heartbeat, body, request.version, client_id, host, reply), reply)
+        return None
 
     def describe(self, connection: Connection, request: Request) -> m.ConsumerGroupDescribeResponse | None:
         body: m.ConsumerGroupDescribeRequest = request.body
@@ -46,8 +53,16 @@ class ConsumerGroupApis:
         return None
 
 
-def _heartbeat(request: Request, host: str, reply: Reply, shard: GroupShard, now_ms: int) -> Outcome:
-    return shard.consumer.heartbeat(request.body, request.version, request.client_id or "", host, reply, now_ms)
+def _heartbeat(
+    body: m.ConsumerGroupHeartbeatRequest,
+    version: int,
+    client_id: str,
+    host: str,
+    reply: Reply,
+    shard: GroupShard,
+    now_ms: int,
+) -> Outcome:
+    return shard.consumer.heartbeat(body, version, client_id, host, reply, now_ms)
 
 
 def _describe(group_id: str, reply: Reply, shard: GroupShard, now_ms: int) -> Outcome:

@@ -37,6 +37,7 @@ Heartbeat: TypeAlias = m.ConsumerGroupHeartbeatRequest
 
 TEXT_MAX: Final = 1_000
 """Of an error: ids may be long, and no client reads a string beyond 32,767."""
+WAITING_INTERVAL_MS_MIN: Final = 100
 KINDS: Final = (3, 4, 5, 6, 7, 8, 16)
 """Of records: by the numbers in their keys."""
 
@@ -100,18 +101,9 @@ class ConsumerGroups:
         self, body: Heartbeat, version: int, client_id: str, client_host: str, reply: Reply, now_ms: int
     ) -> Outcome:
         """A member joins, says what it owns, hears what it shall own, or leaves."""
-        group = self._context.groups.get(body.group_id)
-        if type(group) is ConsumerGroup:
-            member = group.members.get(body.member_id)
-            if member is not None and self._is_idle(group, member, body, client_id, client_host):
-                times = self._known.times(group)
-                self._sessions.renew(group, member.id, times.session_timeout_ms, now_ms)
-                response = m.ConsumerGroupHeartbeatResponse(
-                    member_id=member.id,
-                    member_epoch=member.current.epoch,
-                    heartbeat_interval_ms=times.heartbeat_interval_ms,
-                )
-                return Outcome(replies=[(reply, response)])
+        response = self.idle(body, client_id, client_host, now_ms)
+        if response is not None:
+            return Outcome(replies=[(reply, response)])
         try:
             outcome = Outcome()
             response = self._heartbeat(body, version, client_id, client_host, outcome, now_ms)
@@ -120,6 +112,45 @@ class ConsumerGroups:
             response = m.ConsumerGroupHeartbeatResponse(error_code=refused.error, error_message=refused.text[:TEXT_MAX])
         outcome.replies.append((reply, response))
         return outcome
+
+    def idle(
+        self, body: Heartbeat, client_id: str, client_host: str, now_ms: int
+    ) -> m.ConsumerGroupHeartbeatResponse | None:
+        """The reply to a heartbeat like nearly all: nothing is new on either side. None when it is another one.
+
+        It may be sent at once: it tells a member nothing but the epoch that it has been told.
+        """
+        group = self._context.groups.get(body.group_id)
+        if type(group) is not ConsumerGroup:
+            return None
+        member = group.members.get(body.member_id)
+        if member is None:
+            return None
+        current, subscription, epoch = member.current, member.subscription, group.epoch
+        if not (
+            body.member_epoch == current.epoch == epoch == group.assignment_epoch
+            and current.state is MemberState.STABLE
+            and epoch > JOIN_EPOCH
+            and group.seen_topics == self._known.topics.version
+            and body.topic_partitions is None
+            and body.subscribed_topic_names is None
+            and body.subscribed_topic_regex is None
+            and body.server_assignor is None
+            and body.rebalance_timeout_ms == -1
+            and body.instance_id == subscription.instance_id
+            and (body.rack_id is None or body.rack_id == subscription.rack_id)
+            and client_id == subscription.client_id
+            and client_host == subscription.client_host
+            and subscription.classic is None
+        ):
+            return None
+        times = self._known.times(group)
+        member.session_deadline_ms = deadline_ms = now_ms + times.session_timeout_ms
+        if deadline_ms < member.session_timer_ms:
+            self._sessions.renew(group, member.id, times.session_timeout_ms, now_ms)
+        return m.ConsumerGroupHeartbeatResponse(
+            member_id=member.id, member_epoch=epoch, heartbeat_interval_ms=times.heartbeat_interval_ms
+        )
 
     def describe(self, group_id: str) -> m.ConsumerGroupDescribeResponse.DescribedGroup:
         """One group, or why not."""
@@ -136,26 +167,6 @@ class ConsumerGroups:
         return described(group, self._known.default_assignor, self._context.image)
 
     # --- heartbeats ---------------------------------------------------------------------------------------------------
-
-    def _is_idle(self, group: ConsumerGroup, member: Member, body: Heartbeat, client_id: str, client_host: str) -> bool:
-        """A heartbeat like nearly all: nothing is new on either side."""
-        current, subscription, epoch = member.current, member.subscription, group.epoch
-        return (
-            body.member_epoch == current.epoch == epoch == group.assignment_epoch
-            and current.state is MemberState.STABLE
-            and epoch > JOIN_EPOCH
-            and group.seen_topics == self._known.topics.version
-            and body.topic_partitions is None
-            and body.subscribed_topic_names is None
-            and body.subscribed_topic_regex is None
-            and body.server_assignor is None
-            and body.rebalance_timeout_ms == -1
-            and body.instance_id == subscription.instance_id
-            and (body.rack_id is None or body.rack_id == subscription.rack_id)
-            and client_id == subscription.client_id
-            and client_host == subscription.client_host
-            and subscription.classic is None
-        )
 
     def _heartbeat(
         self, body: Heartbeat, version: int, client_id: str, client_host: str, outcome: Outcome, now_ms: int
@@ -188,10 +199,12 @@ class ConsumerGroups:
         self._sessions.renew(group, member_id, times.session_timeout_ms, now_ms)
         if current is not found.current:
             self._sessions.follow(group.group_id, member_id, wishes, current, now_ms)
+        interval_ms = times.heartbeat_interval_ms
+        if current.state is MemberState.UNRELEASED_PARTITIONS:
+            # It waits for what others give up; how long its partitions are nobody's hangs on how often it asks.
+            interval_ms = min(interval_ms, max(interval_ms // 8, WAITING_INTERVAL_MS_MIN))
         response = m.ConsumerGroupHeartbeatResponse(
-            member_id=member_id,
-            member_epoch=current.epoch,
-            heartbeat_interval_ms=times.heartbeat_interval_ms,
+            member_id=member_id, member_epoch=current.epoch, heartbeat_interval_ms=interval_ms
         )
         if _is_whole(body) or current.assigned != found.current.assigned:
             response.assignment = _response_assignment(current.assigned)
