@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import Group
-from headrace.coordinator.offsets.records import NO_TIMESTAMP, Committed, tombstone
+from headrace.coordinator.offsets.records import NO_TIMESTAMP, Committed, committed_of, tombstone
 from headrace.coordinator.offsets.store import OffsetStore
 from headrace.coordinator.shard import Outcome, StateRecord
 
@@ -60,8 +60,9 @@ class Expiry:
                 if not group.is_subscribed(topic):
                     records += [
                         tombstone(group_id, topic, index)
-                        for index, committed in partitions.items()
-                        if self._is_old(group, committed, now_ms) and not store.is_pending(group_id, topic, index)
+                        for index, kept in partitions.items()
+                        if self._is_old(group, committed_of(kept), now_ms)
+                        and not store.is_pending(group_id, topic, index)
                     ]
         if looking_at:
             self._again(now_ms)

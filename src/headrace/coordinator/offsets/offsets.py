@@ -6,25 +6,25 @@ Whether a member may commit is the group's to say (hazard 13); an offset of a to
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final, TypeAlias
 
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import NO_GENERATION, Group, SimpleGroup
+from headrace.coordinator.offsets.deleted_topics import DeletedTopics, is_of_another
 from headrace.coordinator.offsets.expiry import Expiry
 from headrace.coordinator.offsets.records import (
     KIND,
     LEGACY_KIND,
     NO_ID,
     NO_TIMESTAMP,
-    Committed,
-    decode_commit,
+    committed_of,
     decode_key,
     encode_commit,
     encode_key,
+    stored,
     tombstone,
 )
-from headrace.coordinator.offsets.store import OffsetStore
+from headrace.coordinator.offsets.store import OffsetStore, Partitions
 from headrace.coordinator.shard import Outcome, ProducerStamp, Reply, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
@@ -35,6 +35,7 @@ NOT_FOUND_SINCE: Final = 9
 IDS_SINCE: Final = 10
 """From this version of OffsetCommit and OffsetFetch on, topics are named by their ids."""
 NO_RETENTION: Final = -1
+_NOTHING: Final[Partitions] = {}
 
 CommitResponse: TypeAlias = m.OffsetCommitResponse
 CommitTopic: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
@@ -51,7 +52,7 @@ DeletedPartition: TypeAlias = m.OffsetDeleteResponse.OffsetDeleteResponsePartiti
 class Offsets:
     """The part of a group shard that is about offsets."""
 
-    __slots__ = ("_context", "_expiry", "store")
+    __slots__ = ("_context", "_deleted", "_expiry", "store")
 
     kinds: Final = (LEGACY_KIND, KIND)
 
@@ -59,6 +60,7 @@ class Offsets:
         self._context = context
         self.store = OffsetStore()
         self._expiry = Expiry(context, self.store)
+        self._deleted = DeletedTopics(context, self.store)
 
     # ------------------------------------------------------------------------------------------------------- committing
 
@@ -226,8 +228,8 @@ class Offsets:
                 continue  # it was deleted, and can't be named any more
             found = [
                 self._partition(group_id, name, topic_id, index, require_stable)
-                for index, committed in partitions.items()
-                if not _is_of_another(committed, topic_id)
+                for index, kept in partitions.items()
+                if not is_of_another(kept, topic_id)
             ]
             if found:
                 topics.append(FetchedTopic(name=name, topic_id=topic_id, partitions=found))
@@ -238,9 +240,10 @@ class Offsets:
     ) -> FetchedPartition:
         if require_stable and self.store.is_pending(group_id, topic, index):
             return _none(index, Error.UNSTABLE_OFFSET_COMMIT)
-        committed = self.store.find(group_id, topic, index)
-        if committed is None or _is_of_another(committed, topic_id):
+        kept = self.store.of_group(group_id).get(topic, _NOTHING).get(index)
+        if kept is None or is_of_another(kept, topic_id):
             return _none(index, Error.NONE)
+        committed = committed_of(kept)
         return FetchedPartition(
             partition_index=index,
             committed_offset=committed.offset,
@@ -270,15 +273,11 @@ class Offsets:
                     answer = Error.UNKNOWN_TOPIC_OR_PARTITION
                 else:
                     answer = error
-                    if not error and self._has(body.group_id, topic.name, index):
+                    if not error and self.store.has(body.group_id, topic.name, index):
                         records.append(tombstone(body.group_id, topic.name, index))
                 answers.append(DeletedPartition(partition_index=index, error_code=answer))
             topics.append(DeletedTopic(name=topic.name, partitions=answers))
         return Outcome(records, [(reply, m.OffsetDeleteResponse(topics=topics))])
-
-    def _has(self, group_id: str, topic: str, index: int) -> bool:
-        store = self.store
-        return store.find(group_id, topic, index) is not None or store.is_pending(group_id, topic, index)
 
     def tombstones(self, group_id: str) -> list[StateRecord]:
         """The records that delete all offsets of a group, those of open transactions too."""
@@ -304,11 +303,11 @@ class Offsets:
             self.store.remove(group_id, topic, partition)
             self._forget_simple(group_id)
             return
-        committed = decode_commit(kind, value, offset)
+        kept = stored(kind, value, offset)
         if stamp is None:
-            self.store.put(group_id, topic, partition, committed)
+            self.store.put(group_id, topic, partition, kept)
         else:
-            self.store.put_pending(stamp.producer_id, group_id, topic, partition, committed)
+            self.store.put_pending(stamp.producer_id, group_id, topic, partition, kept)
         groups = self._context.groups
         if group_id not in groups:
             groups[group_id] = SimpleGroup(group_id)
@@ -328,44 +327,17 @@ class Offsets:
     def loaded(self, now_ms: int) -> Outcome:
         self._expiry.start(now_ms)
         # Topics may have been deleted while nobody led this partition.
-        return self._forget_topics([topic for topic in self.store.topics() if self._is_gone(topic)])
+        self._deleted.extend(self.store.topics())
+        return self._deleted.look(now_ms)
 
     def image_changed(self, delta: Delta, now_ms: int) -> Outcome:
         if not delta.removed_topics:
             return Outcome()
-        return self._forget_topics([topic.name for topic in delta.removed_topics.values()])
+        self._deleted.extend(topic.name for topic in delta.removed_topics.values())
+        return self._deleted.look(now_ms)
 
     def unloaded(self, now_ms: int) -> Outcome:
         return Outcome()
-
-    def _is_gone(self, topic: str) -> bool:
-        """There is no such topic, or another one has its name."""
-        topic_id = self._context.image.topic_ids.get(topic)
-        return topic_id is None or any(
-            _is_of_another(committed, topic_id)
-            for group_id in self.store.groups_of_topic(topic)
-            for committed in self.store.of_group(group_id).get(topic, {}).values()
-        )
-
-    def _forget_topics(self, topics: Sequence[str]) -> Outcome:
-        """Offsets of what was deleted go at once, whatever their retention."""
-        records: dict[tuple[str, str, int], None] = {}
-        for topic in topics:
-            topic_id = self._context.image.topic_ids.get(topic)
-            for group_id in self.store.groups_of_topic(topic):
-                for index, committed in self.store.of_group(group_id).get(topic, {}).items():
-                    if topic_id is None or _is_of_another(committed, topic_id):
-                        records[group_id, topic, index] = None
-                if topic_id is None:
-                    for name, index in self.store.pending_of_group(group_id):
-                        if name == topic:
-                            records[group_id, topic, index] = None
-        return Outcome([tombstone(*key) for key in records], is_atomic=False)
-
-
-def _is_of_another(committed: Committed, topic_id: bytes) -> bool:
-    """It was committed for a topic of the same name that is no more (hazard 9)."""
-    return committed.topic_id not in (NO_ID, topic_id) and topic_id != NO_ID
 
 
 def _none(index: int, error: Error) -> FetchedPartition:

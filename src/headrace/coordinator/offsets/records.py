@@ -32,6 +32,8 @@ _int32 = Struct(">i").pack
 _value_start = Struct(">hqi")
 _int64 = Struct(">q")
 _KIND_BYTES: Final = _int16(KIND)
+_ID_TAG: Final = b"\x01\x00\x10"
+"""One tagged field, the first, of 16 bytes."""
 
 
 class Committed(NamedTuple):
@@ -66,7 +68,7 @@ def encode_commit(
         )
         return encode_value(value, _EXPIRING)
     text = metadata.encode()
-    tags = b"\x01\x00\x10" + topic_id if topic_id != NO_ID else b"\x00"
+    tags = _ID_TAG + topic_id if topic_id != NO_ID else b"\x00"
     return b"".join(
         (
             _value_start.pack(_WITH_ID, offset, leader_epoch),
@@ -99,12 +101,38 @@ def decode_key(key: bytes) -> tuple[str, str, int]:
         raise ProtocolError(f"The key of a committed offset is cut: {error}") from error
 
 
+def stored(kind: int, value: bytes, record_offset: int) -> bytes:
+    """How a commit is kept in memory: its bytes, behind where it is in the log.
+
+    There may be millions: as one object each, that the garbage collector has nothing to do with, and that is looked
+    into when somebody asks. What `encode_commit` does not write is read here, so that damage is found at the load.
+    """
+    if kind != KIND or not _is_whole(value):
+        found = decode_commit(kind, value, record_offset)
+        if kind == LEGACY_KIND:
+            value = encode_commit(found.offset, -1, found.metadata, found.commit_timestamp_ms, NO_TIMESTAMP, NO_ID)
+    return _int64.pack(record_offset) + value
+
+
+def committed_of(kept: bytes) -> Committed:
+    """What `stored` has put away."""
+    return decode_commit(KIND, kept[8:], _int64.unpack_from(kept)[0])
+
+
+def record_offset_of(kept: bytes) -> int:
+    found: int = _int64.unpack_from(kept)[0]
+    return found
+
+
 def decode_commit(kind: int, value: bytes, record_offset: int) -> Committed:
-    if kind == KIND and value[:2] == b"\x00\x04":
-        found = _decode_with_id(value, record_offset)
-        if found is not None:
-            return found
-    message = decode_value(Kind.GROUP, m.LegacyOffsetCommitKey() if kind == LEGACY_KIND else _KEY, value)
+    if kind == KIND and _is_whole(value):
+        _, offset, leader_epoch = _value_start.unpack_from(value)
+        end = 14 + value[14]
+        (timestamp_ms,) = _int64.unpack_from(value, end)
+        topic_id = value[end + 11 :] if len(value) > end + 9 else NO_ID
+        text = value[15:end].decode()
+        return Committed(offset, leader_epoch, text, timestamp_ms, NO_TIMESTAMP, topic_id, record_offset)
+    message = decode_value(Kind.GROUP, _LEGACY_KEY if kind == LEGACY_KIND else _KEY, value)
     if isinstance(message, m.LegacyOffsetCommitValue):
         return Committed(
             message.offset, -1, message.metadata, message.commit_timestamp, NO_TIMESTAMP, NO_ID, record_offset
@@ -122,24 +150,13 @@ def decode_commit(kind: int, value: bytes, record_offset: int) -> Committed:
 
 
 _KEY: Final = m.OffsetCommitKey()
+_LEGACY_KEY: Final = m.LegacyOffsetCommitKey()
 
 
-def _decode_with_id(value: bytes, record_offset: int) -> Committed | None:
-    """What `encode_commit` writes, in the usual case: a short text. None where it is not that."""
+def _is_whole(value: bytes) -> bool:
+    """What `encode_commit` writes, in the usual case: the version with the id, and a short text."""
     size = len(value)
-    if size < 15 or value[14] > 127 or not value[14]:
-        return None
-    _, offset, leader_epoch = _value_start.unpack_from(value)
-    end = 14 + value[14]
-    if size < end + 9:
-        return None
-    text = value[15:end].decode() if end > 15 else ""
-    (timestamp_ms,) = _int64.unpack_from(value, end)
-    rest = value[end + 8 :]
-    if rest == b"\x00":
-        topic_id = NO_ID
-    elif len(rest) == 19 and rest.startswith(b"\x01\x00\x10"):
-        topic_id = rest[3:]
-    else:
-        return None
-    return Committed(offset, leader_epoch, text, timestamp_ms, NO_TIMESTAMP, topic_id, record_offset)
+    if size < 24 or value[0] or value[1] != _WITH_ID or not 0 < value[14] < 128:
+        return False
+    end = 22 + value[14]
+    return (size == end + 1 and not value[end]) or (size == end + 19 and value[end : end + 3] == _ID_TAG)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from headrace.coordinator.offsets.records import Committed
+from headrace.coordinator.offsets.records import Committed, committed_of, record_offset_of
 
-Partitions: TypeAlias = dict[int, Committed]
+Partitions: TypeAlias = dict[int, bytes]
+"""Commits as `records.stored` puts them away, by partition."""
 _NOTHING: Mapping[str, Partitions] = {}
 
 
@@ -21,7 +22,7 @@ class OffsetStore:
         self._by_group: dict[str, dict[str, Partitions]] = {}
         self._by_topic: dict[str, dict[str, None]] = {}
         """The groups that have offsets of a topic, committed or not."""
-        self._pending: dict[int, dict[tuple[str, str, int], Committed]] = {}
+        self._pending: dict[int, dict[tuple[str, str, int], bytes]] = {}
         """By producer id: what its open transaction will commit."""
         self._open: dict[str, dict[int, None]] = {}
         """The producers with a transaction open on a group."""
@@ -38,7 +39,12 @@ class OffsetStore:
 
     def find(self, group_id: str, topic: str, partition: int) -> Committed | None:
         partitions = self._by_group.get(group_id, _NOTHING).get(topic)
-        return None if partitions is None else partitions.get(partition)
+        kept = None if partitions is None else partitions.get(partition)
+        return None if kept is None else committed_of(kept)
+
+    def has(self, group_id: str, topic: str, partition: int) -> bool:
+        """It has an offset, or an open transaction may give it one."""
+        return partition in self.of_group(group_id).get(topic, ()) or self.is_pending(group_id, topic, partition)
 
     def is_pending(self, group_id: str, topic: str, partition: int) -> bool:
         """An open transaction has an offset for it."""
@@ -69,7 +75,7 @@ class OffsetStore:
 
     # --------------------------------------------------------------------------------------------------------- changing
 
-    def put(self, group_id: str, topic: str, partition: int, committed: Committed) -> None:
+    def put(self, group_id: str, topic: str, partition: int, kept: bytes) -> None:
         try:
             partitions = self._by_group[group_id][topic]
         except KeyError:
@@ -77,10 +83,10 @@ class OffsetStore:
             self._by_topic.setdefault(topic, {})[group_id] = None
         if partition not in partitions:
             self.count += 1
-        partitions[partition] = committed
+        partitions[partition] = kept
 
-    def put_pending(self, producer_id: int, group_id: str, topic: str, partition: int, committed: Committed) -> None:
-        self._pending.setdefault(producer_id, {})[group_id, topic, partition] = committed
+    def put_pending(self, producer_id: int, group_id: str, topic: str, partition: int, kept: bytes) -> None:
+        self._pending.setdefault(producer_id, {})[group_id, topic, partition] = kept
         self._open.setdefault(group_id, {})[producer_id] = None
         self._touched.setdefault(producer_id, {})[group_id] = None
         self._by_topic.setdefault(topic, {})[group_id] = None
@@ -109,11 +115,11 @@ class OffsetStore:
             del self._open[group_id][producer_id]
             if not self._open[group_id]:
                 del self._open[group_id]
-        for (group_id, topic, partition), committed in pending.items():
+        for (group_id, topic, partition), kept in pending.items():
             if is_commit:
-                known = self.find(group_id, topic, partition)
-                if known is None or known.record_offset < committed.record_offset:
-                    self.put(group_id, topic, partition, committed)
+                known = self.of_group(group_id).get(topic, {}).get(partition)
+                if known is None or record_offset_of(known) < record_offset_of(kept):
+                    self.put(group_id, topic, partition, kept)
             else:
                 self._forget_topic(group_id, topic)
         return groups

@@ -1,0 +1,1 @@
+"""Groups, offsets and transactions."""
