@@ -43,6 +43,7 @@ unit: setup ## Run the tests; one of them: make unit ARGS="tests/test_errors.py 
 
 docs: setup ## Make the generated pages of the docs again
 	$(BIN)/python -m headrace.config.page > docs/settings.md
+	$(BIN)/python -m headrace.metrics.page > docs/metrics.md
 
 stubs: setup ## Make the typed stub of the messages again
 	$(BIN)/python -m headrace.protocol.stubs
