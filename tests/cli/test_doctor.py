@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.doctor_bundle import is_secret, without_secrets
+from headrace.cli.doctor_bundle import is_secret, metrics_address, without_secrets
 from headrace.cli.doctor_folder import file_system_of, folder_findings, holder
 from headrace.cli.doctor_machine import Machine, machine_findings
-from headrace.cli.doctor_settings import read_settings, settings_findings
+from headrace.cli.doctor_settings import folders_of, settings_findings
 from headrace.cli.findings import Finding, Level
 from headrace.storage.identity import MetaProperties
 from headrace.storage.local_disk import LocalDisk
@@ -163,35 +163,39 @@ def test_to_look_whether_a_folder_is_in_use_takes_no_lock(tmp_path: Path) -> Non
 # --- settings ---------------------------------------------------------------------------------------------------------
 
 
-def test_settings_are_read_from_toml_and_from_properties(tmp_path: Path) -> None:
+def test_settings_are_read_as_a_node_reads_them(tmp_path: Path) -> None:
     toml, properties = tmp_path / "node.toml", tmp_path / "server.properties"
-    toml.write_text('num.partitions = 3\n[log]\nretention.hours = 24\ndirs = ["/srv/a", "/srv/b"]\n')
-    assert read_settings(toml) == {"num.partitions": "3", "log.retention.hours": "24", "log.dirs": "/srv/a,/srv/b"}
-    properties.write_text("# a comment\nnum.partitions=3\nlog.dirs : /srv/a,\\\n/srv/b\n")
-    assert read_settings(properties) == {"num.partitions": "3", "log.dirs": "/srv/a,/srv/b"}
-    for texts in (read_settings(toml), read_settings(properties)):
-        assert [finding.level for finding in settings_findings(texts, toml)] == [Level.GOOD]
+    properties.write_text("num.partitions=3\nlog.dirs : /srv/a,\\\n/srv/b\nzookeeper.connect=x\n")
+    toml.write_text("num.partitions = 4\n[log]\nretention.hours = 24\n")
+    config, findings = settings_findings(properties, toml, {"HEADRACE_LOG_RETENTION_HOURS": "48"})
+    assert config is not None
+    assert (config.topics.num_partitions, config.log.retention_ms) == (4, 48 * 3_600_000)
+    assert folders_of(config) == [Path("/srv/a"), Path("/srv/b")]
+    assert findings[0] == Finding(Level.GOOD, "settings", "A node takes all 3 of them.")
+    assert "zookeeper.connect is left out" in findings[1].text
+    assert len(findings) == 2
 
 
 @pytest.mark.parametrize(
-    ("texts", "what", "level"),
+    ("text", "what", "level"),
     [
-        ({"num.partition": "3"}, "settings", Level.PROBLEM),
-        ({"num.partitions": "many"}, "settings", Level.PROBLEM),
+        ("num.partition=3", "settings", Level.PROBLEM),
+        ("num.partitions=many", "settings", Level.PROBLEM),
         (
-            {
-                "listeners": "PLAINTEXT://192.0.2.1:9092",
-                "advertised.listeners": "PLAINTEXT://localhost:9092",
-            },
+            "listeners=PLAINTEXT://192.0.2.1:9092\nadvertised.listeners=PLAINTEXT://localhost:9092",
             "listeners",
             Level.WARNING,
         ),
-        ({"log.retention.ms": "-1"}, "retention", Level.NOTE),
-        ({"log.dirs": "/tmp/data"}, "log.dirs", Level.WARNING),
+        ("log.retention.ms=-1", "retention", Level.NOTE),
+        ("log.dirs=/tmp/data", "log.dirs", Level.WARNING),
     ],
 )
-def test_settings_that_are_wrong_or_risky_are_told(texts: dict[str, str], what: str, level: Level) -> None:
-    assert by_what(list(settings_findings(texts, Path("x"))))[what].level is level
+def test_settings_that_are_wrong_or_risky_are_told(tmp_path: Path, text: str, what: str, level: Level) -> None:
+    toml = tmp_path / "node.toml"
+    lines = [line.partition("=") for line in text.splitlines()]
+    toml.write_text("".join(f'"{name}" = "{value}"\n' for name, _, value in lines))
+    _, findings = settings_findings(None, toml, {})
+    assert by_what(findings)[what].level is level
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -227,7 +231,7 @@ def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str
     settings.write_text(f"log.dirs={tmp_path}\nssl.key.password=hunter2\n")
     log.write_text("it said this\n")
     path = tmp_path / "support.tar.gz"
-    arguments = ("--bundle", str(path), "--config", str(settings), "--log", str(log), "--metrics", "127.0.0.1:1")
+    arguments = ("--bundle", str(path), "--properties", str(settings), "--log", str(log), "--metrics", "127.0.0.1:1")
     told = cli("doctor", *arguments)
     assert f"Wrote {path}" in told.out
     assert "No metrics from http://127.0.0.1:1/metrics" in told.out
@@ -265,6 +269,13 @@ def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str
 )
 def test_doctor_used_wrongly(cli: Cli, arguments: tuple[str, ...], code: int, expected: str) -> None:
     assert expected in cli.failed("doctor", *arguments, code=code)
+
+
+def test_where_metrics_are_follows_from_what_a_broker_listens_at() -> None:
+    assert metrics_address("auto") == "127.0.0.1:9192"
+    assert metrics_address("0.0.0.0:9000") == "127.0.0.1:9000"
+    assert metrics_address("192.0.2.1:9000") == "192.0.2.1:9000"
+    assert [metrics_address(text) for text in (None, "", "off", "127.0.0.1:0")] == [""] * 4
 
 
 def test_secrets_are_told_by_their_names() -> None:

@@ -34,7 +34,17 @@ def doctor(
         typer.Option("--data", metavar="DIR", help="A folder of a node; by default ./headrace-data. May be repeated."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="A node's settings, as TOML or properties.")
+        Path | None,
+        typer.Option("--config", metavar="FILE", envvar="HEADRACE_CONFIG", help="A node's settings: a TOML file."),
+    ] = None,
+    properties: Annotated[
+        Path | None,
+        typer.Option(
+            "--properties",
+            metavar="FILE",
+            envvar="HEADRACE_PROPERTIES",
+            help="A node's settings: a properties file of Kafka's.",
+        ),
     ] = None,
     bootstrap: Annotated[
         str | None,
@@ -54,7 +64,8 @@ def doctor(
         list[Path] | None, typer.Option("--log", metavar="FILE", help="A log for the bundle; may be repeated.")
     ] = None,
     metrics: Annotated[
-        str | None, typer.Option("--metrics", metavar="URL", help="Where /metrics is, for the bundle.")
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Where /metrics is, if the cluster does not say."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -70,13 +81,15 @@ def doctor(
         raise Misused("--log and --metrics are for a bundle; say --bundle FILE.tar.gz, too")
     if bundle is not None and not bundle.name.endswith((".tar.gz", ".tgz")):
         raise Misused(f"--bundle {bundle} writes an archive; name it {bundle}.tar.gz")
-    sections = _local_sections(data, config)
+    files = [path for path in (properties, config) if path is not None]
+    sections = _local_sections(data, properties, config)
     packed = _new_bundle() if bundle is not None else None
+    found_at: list[str] = []
     if not no_cluster:
-        sections["cluster"] = _cluster_findings(bootstrap, packed)
+        sections["cluster"] = _cluster_findings(bootstrap, packed, found_at)
     everything = [finding for findings in sections.values() for finding in findings]
     if packed is not None and bundle is not None:
-        _fill(packed, everything, config, logs or (), metrics)
+        _fill(packed, everything, files, logs or (), found_at if metrics is None else [metrics])
         packed.write(bundle)
     if as_json:
         print_json(_as_json(sections, bundle, packed))
@@ -88,20 +101,20 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _local_sections(data: Sequence[Path] | None, config: Path | None) -> dict[str, list[Finding]]:
+def _local_sections(
+    data: Sequence[Path] | None, properties: Path | None, toml: Path | None
+) -> dict[str, list[Finding]]:
     from headrace.cli.doctor_folder import folder_findings
     from headrace.cli.doctor_machine import Machine, machine_findings
-    from headrace.cli.doctor_settings import folders_of, read_settings, settings_findings
-    from headrace.config import NodeConfig
+    from headrace.cli.doctor_settings import folders_of, settings_findings
 
     machine = Machine()
     sections = {"machine": list(machine_findings(machine))}
     folders = list(data or ())
-    if config is not None:
-        texts = read_settings(config)
-        sections["settings"] = list(settings_findings(texts, config))
-        if not folders and not is_wrong(sections["settings"]):
-            folders = folders_of(NodeConfig.parse(texts))
+    if properties is not None or toml is not None:
+        config, sections["settings"] = settings_findings(properties, toml, os.environ)
+        if not folders and config is not None:
+            folders = folders_of(config)
     if not folders and DEFAULT_FOLDER.exists():
         folders = [DEFAULT_FOLDER]
     for folder in folders:
@@ -112,8 +125,11 @@ def _local_sections(data: Sequence[Path] | None, config: Path | None) -> dict[st
 # --- the cluster ------------------------------------------------------------------------------------------------------
 
 
-def _cluster_findings(bootstrap: str | None, packed: Bundle | None) -> list[Finding]:
-    """A cluster that was named has to be there; where none was, there need be none."""
+def _cluster_findings(bootstrap: str | None, packed: Bundle | None, metrics: list[str]) -> list[Finding]:
+    """A cluster that was named has to be there; where none was, there need be none.
+
+    Where the brokers say that their metrics are is noted, for the bundle.
+    """
     from headrace.cli.cluster import state_json
     from headrace.cli.doctor_cluster import examine
     from headrace.cli.quorum import quorum_json
@@ -127,7 +143,7 @@ def _cluster_findings(bootstrap: str | None, packed: Bundle | None) -> list[Find
             from headrace.cli.doctor_bundle import add_cluster
 
             quorum = None if state.quorum is None else quorum_json(state.quorum, state.info.cluster_id)
-            await add_cluster(packed, client, state_json(state), quorum)
+            metrics.extend(await add_cluster(packed, client, state_json(state), quorum))
         return findings
 
     try:
@@ -151,16 +167,16 @@ def _new_bundle() -> Bundle:
 
 
 def _fill(
-    packed: Bundle, findings: Sequence[Finding], config: Path | None, logs: Sequence[Path], metrics: str | None
+    packed: Bundle, findings: Sequence[Finding], files: Sequence[Path], logs: Sequence[Path], metrics: Sequence[str]
 ) -> None:
     from headrace.cli.doctor_bundle import add_logs, add_machine, add_metrics, add_settings_file
 
     add_machine(packed, findings)
-    if config is not None:
-        add_settings_file(packed, config)
+    for path in files:
+        add_settings_file(packed, path)
     add_logs(packed, logs)
-    if metrics is not None:
-        add_metrics(packed, metrics)
+    for number, address in enumerate(metrics):
+        add_metrics(packed, address, f"metrics-{number}.txt" if number else "metrics.txt")
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace import __version__
 from headrace.cli.findings import Finding
 from headrace.cli.quantities import size_text
+from headrace.config.http import AUTO, AUTO_HOST, AUTO_PORT
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def add_logs(bundle: Bundle, paths: Iterable[Path]) -> None:
         bundle.add(f"logs/{number}-{path.name}", what, content)
 
 
-def add_metrics(bundle: Bundle, url: str) -> None:
+def add_metrics(bundle: Bundle, url: str, name: str) -> None:
     """What /metrics says now."""
     if not url.startswith(("http://", "https://")):
         url = f"http://{url}"
@@ -127,13 +128,15 @@ def add_metrics(bundle: Bundle, url: str) -> None:
         url = url.rstrip("/") + "/metrics"
     try:
         with urllib.request.urlopen(url, timeout=METRICS_TIMEOUT_S) as response:
-            bundle.add("metrics.txt", f"metrics from {url}", response.read(METRICS_BYTES_MAX))
+            bundle.add(name, f"metrics from {url}", response.read(METRICS_BYTES_MAX))
     except OSError as error:
         bundle.notes.append(f"No metrics from {url}: {getattr(error, 'reason', None) or error}")
 
 
-async def add_cluster(bundle: Bundle, client: Client, state: dict[str, Any], quorum: dict[str, Any] | None) -> None:
-    """What the cluster says of itself: its state, its topics, the settings of its brokers."""
+async def add_cluster(
+    bundle: Bundle, client: Client, state: dict[str, Any], quorum: dict[str, Any] | None
+) -> list[str]:
+    """What the cluster says of itself: its state, its topics, the settings of its brokers. Where its metrics are."""
     from headrace.cli.connection import all_topics
     from headrace.cli.topic_view import topic_json, views
     from headrace.client import ConfigResource
@@ -143,6 +146,7 @@ async def add_cluster(bundle: Bundle, client: Client, state: dict[str, Any], quo
         bundle.add_json("quorum.json", "the metadata quorum", quorum)
     shown = await views(client, await all_topics(client), in_full=True)
     bundle.add_json("topics.json", "topics: settings, partitions, offsets, sizes", [topic_json(view) for view in shown])
+    metrics: list[str] = []
     for broker in state["brokers"]:
         resource = ConfigResource.broker(broker["broker"])
         try:
@@ -159,3 +163,16 @@ async def add_cluster(bundle: Bundle, client: Client, state: dict[str, Any], quo
         }
         name = f"settings/broker-{broker['broker']}.json"
         bundle.add_json(name, f"the settings of broker {broker['broker']}, without secrets", told)
+        if listening := metrics_address(entries["http.listen"].value if "http.listen" in entries else None):
+            metrics.append(listening)
+    return metrics
+
+
+def metrics_address(listening: str | None) -> str:
+    """Where a node that listens so tells its metrics; empty where that is nowhere, or not known."""
+    if listening == AUTO:
+        return f"{AUTO_HOST}:{AUTO_PORT}"
+    host, _, port = (listening or "").rpartition(":")
+    if not port.isdigit() or port == "0":
+        return ""
+    return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else f"{host}:{port}"
