@@ -299,12 +299,12 @@ def served(advertised: m.ApiVersionsResponse) -> list[tuple[Api, range]]:
 
 def test_whatever_is_asked_in_any_version_is_answered() -> None:
     async def check() -> None:
-        settings = {
-            "auto_create_topics_enable": "false",
-            "group_initial_rebalance_delay_ms": "0",
-            "group_min_session_timeout_ms": "1",
-        }
-        async with running(**settings) as node, connected(node) as peer:
+        made = running(
+            auto_create_topics_enable="false",
+            group_initial_rebalance_delay_ms="0",
+            group_min_session_timeout_ms="1",
+        )
+        async with made as node, connected(node) as peer:
             topic_id = await create(peer, TOPIC, 2)
             routes = served(
                 await ask(peer, m.ApiVersionsRequest(client_software_name="a", client_software_version="1"), 3)

@@ -19,6 +19,9 @@ from tests.compat.process import Process
 from tests.compat.requests import settle
 from tests.compat.wire import Wire
 
+# By default a group waits for three seconds for more members, which would be most of the time of many a test.
+SETTINGS = ("--set", "group.initial.rebalance.delay.ms=200")
+
 MakeTopic = Callable[..., str]
 
 
@@ -29,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given:
         yield given
         return
-    process = Process(tmp_path_factory.mktemp("cluster") / "data")
+    process = Process(tmp_path_factory.mktemp("cluster") / "data", *SETTINGS)
     process.start()
     yield process.bootstrap
     assert process.stop() == 0, process.said
@@ -40,7 +43,7 @@ def node(tmp_path: Path) -> Iterator[Process]:
     """A node of the test's own, to be killed and started again."""
     if os.environ.get("HEADRACE_COMPAT_BOOTSTRAP"):
         pytest.skip("the node that HEADRACE_COMPAT_BOOTSTRAP names is not ours to restart")
-    process = Process(tmp_path / "data")
+    process = Process(tmp_path / "data", *SETTINGS)
     process.start()
     yield process
     if process.is_running:
