@@ -1,0 +1,568 @@
+"""Transactions on a running node, request by request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from headrace.errors import Error
+from headrace.net.peer import Peer
+from headrace.protocol import messages as m
+from headrace.testing.disk import FaultyDisk
+from tests.broker.nodes import ask, connected, create, run, running
+from tests.broker.transactional import (
+    add,
+    describe,
+    end,
+    fetch,
+    identity,
+    init,
+    list_ids,
+    produce,
+    read,
+    ready,
+    settled,
+)
+
+
+async def prepared(peer: Peer, topic: str = "t", partitions: int = 1, **configs: str) -> tuple[int, int]:
+    """A topic, and a producer that has begun a transaction with one record in it."""
+    await create(peer, topic, partitions, **configs)
+    who = await identity(peer)
+    assert await produce(peer, who, b"a", version=12) == Error.NONE
+    return who
+
+
+def test_a_transaction_of_version_2_adds_its_partitions_by_what_is_produced() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await prepared(peer)
+            state = await describe(peer)
+            assert (state.transaction_state, state.producer_id, state.producer_epoch) == ("Ongoing", *who)
+            assert [(topic.topic, topic.partitions) for topic in state.topics] == [("t", [0])]
+            assert await produce(peer, who, b"b", 1, version=12) == Error.NONE
+            assert await read(peer) == []
+            response = await end(peer, who, commits=True)
+            assert (response.error_code, response.producer_id, response.producer_epoch) == (0, who[0], who[1] + 1)
+            assert await settled(peer) == "CompleteCommit"
+            assert await read(peer) == [b"a", b"b"]
+            who = (response.producer_id, response.producer_epoch)
+            assert await produce(peer, who, b"c", version=12) == Error.NONE
+            await end(peer, who, commits=False)
+            assert await settled(peer) == "CompleteAbort"
+            assert await read(peer) == [b"a", b"b"]
+
+    run(check())
+
+
+@pytest.mark.parametrize(("version", "told"), [(9, Error.INVALID_TXN_STATE), (11, Error.TRANSACTION_ABORTABLE)])
+def test_before_version_2_a_partition_must_have_been_added(version: int, told: Error) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t", 2)
+            who = await identity(peer)
+            assert await produce(peer, who, b"a", version=version) == told
+            assert await add(peer, who, ("t", 1)) == [Error.NONE]
+            assert await produce(peer, who, b"a", version=version) == told
+            assert await add(peer, who, ("t", 0)) == [Error.NONE]
+            assert await produce(peer, who, b"a", version=version) == Error.NONE
+            await end(peer, who, commits=True, version=4)
+            assert await settled(peer) == "CompleteCommit"
+            assert await read(peer) == [b"a"]
+
+    run(check())
+
+
+def test_what_can_not_be_added_is_told_and_nothing_else_is() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t")
+            who = await identity(peer)
+            errors = await add(peer, who, ("t", 0), ("t", 9), ("none", 0), ("__transaction_state", 0))
+            assert errors == [
+                Error.OPERATION_NOT_ATTEMPTED,
+                Error.UNKNOWN_TOPIC_OR_PARTITION,
+                Error.UNKNOWN_TOPIC_OR_PARTITION,
+                Error.TOPIC_AUTHORIZATION_FAILED,
+            ]
+            assert await settled(peer) == "Empty"
+
+    run(check())
+
+
+@pytest.mark.parametrize(("version", "told"), [(1, Error.INVALID_PRODUCER_EPOCH), (2, Error.PRODUCER_FENCED)])
+def test_a_zombie_is_told_in_the_words_of_its_version(version: int, told: Error) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t")
+            zombie = await identity(peer)
+            await identity(peer)
+            assert await add(peer, zombie, ("t", 0), version=version) == [told]
+            assert (await end(peer, zombie, commits=True, version=version)).error_code == told
+            request = m.AddOffsetsToTxnRequest(
+                transactional_id="x", producer_id=zombie[0], producer_epoch=zombie[1], group_id="g"
+            )
+            assert (await ask(peer, request, version)).error_code == told
+            more: dict[str, Any] = {"producer_id": zombie[0], "producer_epoch": 77}
+            old = await init(peer, version=version + 2, **more)
+            assert old.error_code == told
+
+    run(check())
+
+
+def test_hazard_5_a_produce_that_comes_after_the_abort_leaves_no_transaction_hanging() -> None:
+    async def late(**settings: str) -> tuple[Error, int]:
+        """With one epoch for both transactions, as before version 2."""
+        async with running(**settings) as node, connected(node) as peer:
+            await create(peer, "t")
+            who = await identity(peer)
+            await add(peer, who, ("t", 0))
+            await end(peer, who, commits=False, version=4)
+            assert await settled(peer) == "CompleteAbort"
+            error = await produce(peer, who, b"late", version=9)
+            described = await ask(
+                peer,
+                m.DescribeProducersRequest(
+                    topics=[m.DescribeProducersRequest.TopicRequest(name="t", partition_indexes=[0])]
+                ),
+                0,
+            )
+            (producer,) = described.topics[0].partitions[0].active_producers
+            return error, producer.current_txn_start_offset
+
+    async def check() -> None:
+        assert await late() == (Error.INVALID_TXN_STATE, -1)
+        # And so it was before KIP-890: nobody would ever end what began at offset 1.
+        assert await late(transaction_partition_verification_enable="false") == (Error.NONE, 1)
+
+    run(check())
+
+
+def test_hazard_6_an_end_that_comes_late_ends_no_later_transaction() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            first = await prepared(peer)
+            response = await end(peer, first, commits=True)
+            second = (response.producer_id, response.producer_epoch)
+            await settled(peer)
+            assert await produce(peer, second, b"b", version=12) == Error.NONE
+            assert (await end(peer, first, commits=True)).error_code == Error.PRODUCER_FENCED
+            assert await settled(peer) == "Ongoing"
+            await end(peer, second, commits=False)
+            await settled(peer)
+            assert await read(peer) == [b"a"]
+
+    run(check())
+
+
+def test_hazard_7_no_producer_id_is_handed_out_twice_over_crashes() -> None:
+    async def check() -> None:
+        disk, seen = FaultyDisk(), []
+        for life in range(3):
+            async with running(disk, seed=life) as node, connected(node) as peer:
+                for number in range(3):
+                    seen.append((await identity(peer, f"{life}-{number}"))[0])
+                    response = await ask(peer, m.InitProducerIdRequest(transactional_id=None), 4)
+                    seen.append(response.producer_id)
+                assert (await identity(peer, "0-0"))[0] == seen[0], "a transactional id keeps its producer id"
+        assert len(set(seen)) == len(seen)
+
+    run(check())
+
+
+def test_what_is_decided_survives_a_restart_and_is_completed() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            who = await prepared(peer)
+            await end(peer, who, commits=True)
+        async with running(disk, seed=1) as node, connected(node) as peer:
+            await init(peer, "another")
+            assert await settled(peer) == "CompleteCommit"
+            assert await read(peer) == [b"a"]
+            response = await end(peer, who, commits=True)
+            assert (response.error_code, response.producer_epoch) == (0, who[1] + 1), "it is asked again"
+
+    run(check())
+
+
+def test_an_open_transaction_goes_on_after_a_restart() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            who = await prepared(peer)
+        async with running(disk, seed=1) as node, connected(node) as peer:
+            await init(peer, "another")
+            assert await produce(peer, who, b"b", 1, version=12) == Error.NONE
+            assert not (await end(peer, who, commits=True)).error_code
+            await settled(peer)
+            assert await read(peer) == [b"a", b"b"]
+
+    run(check())
+
+
+def test_markers_of_a_deleted_topic_are_not_waited_for() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await prepared(peer)
+            await create(peer, "u")
+            assert await produce(peer, who, b"b", topic="u", version=12) == Error.NONE
+            await ask(peer, m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), 5)
+            assert not (await end(peer, who, commits=True)).error_code
+            assert await settled(peer) == "CompleteCommit"
+            assert await read(peer, "u") == [b"b"]
+
+    run(check())
+
+
+def test_a_transaction_past_its_time_is_aborted() -> None:
+    async def check() -> None:
+        settings = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "20"}
+        async with running(**settings) as node, connected(node) as peer:
+            await create(peer, "t")
+            who = await identity(peer, transaction_timeout_ms=50)
+            assert await produce(peer, who, b"a", version=12) == Error.NONE
+            while await settled(peer) == "Ongoing":
+                pass
+            assert await settled(peer) == "CompleteAbort"
+            assert await produce(peer, who, b"b", 1, version=12) == Error.INVALID_PRODUCER_EPOCH
+            assert await read(peer) == []
+
+    run(check())
+
+
+def test_without_the_feature_the_protocol_before_is_followed() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            update = m.UpdateFeaturesRequest(
+                timeout_ms=5000,
+                feature_updates=[
+                    m.UpdateFeaturesRequest.FeatureUpdateKey(
+                        feature="transaction.version", max_version_level=0, upgrade_type=3
+                    )
+                ],
+            )
+            assert not (await ask(peer, update, 1)).error_code
+            await create(peer, "t")
+            who = await identity(peer)
+            await add(peer, who, ("t", 0))
+            assert await produce(peer, who, b"a", version=9) == Error.NONE
+            await end(peer, who, commits=True, version=4)
+            assert await settled(peer) == "CompleteCommit"
+            assert (await describe(peer)).producer_epoch == who[1]
+            assert await read(peer) == [b"a"]
+
+    run(check())
+
+
+def test_two_phase_commit_is_offered_only_where_it_is_allowed() -> None:
+    async def offered(**settings: str) -> int:
+        async with running(**settings) as node, connected(node) as peer:
+            request = m.ApiVersionsRequest(client_software_name="a", client_software_version="1")
+            response = await ask(peer, request, 3)
+            return max(api.max_version for api in response.api_keys if api.api_key == m.InitProducerIdRequest.api_key)
+
+    async def check() -> None:
+        assert await offered() == 5
+        assert await offered(transaction_two_phase_commit_enable="true") == 6
+
+    run(check())
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_two_phase_commit_a_producer_that_starts_again_ends_what_it_had_prepared(commits: bool) -> None:
+    async def check() -> None:
+        disk, settings = FaultyDisk(), {"transaction_two_phase_commit_enable": "true"}
+        async with running(disk, **settings) as node, connected(node) as peer:
+            await create(peer, "t")
+            first = await init(peer, version=6, enable_2pc=True, transaction_timeout_ms=-1)
+            who = (first.producer_id, first.producer_epoch)
+            assert await produce(peer, who, b"a", version=12) == Error.NONE
+        async with running(disk, seed=1, **settings) as node, connected(node) as peer:
+            again = await init(peer, version=6, enable_2pc=True, keep_prepared_txn=True)
+            assert (again.ongoing_txn_producer_id, again.ongoing_txn_producer_epoch) == who
+            now = (again.producer_id, again.producer_epoch)
+            assert now > who
+            assert await settled(peer) == "Ongoing"
+            assert await produce(peer, who, b"zombie", 1, version=12) == Error.NONE, "not decided yet, and its own"
+            assert not (await end(peer, now, commits=commits)).error_code
+            await settled(peer)
+            assert await produce(peer, who, b"zombie", 2, version=12) == Error.INVALID_PRODUCER_EPOCH
+            assert await read(peer) == ([b"a", b"zombie"] if commits else [])
+
+    run(check())
+
+
+# ------------------------------------------------------------------------------------------------- reading what counts
+
+
+def test_a_reader_of_committed_records_is_told_what_was_aborted_and_where_to_stop() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await prepared(peer)
+            found = await fetch(peer)
+            assert (found.last_stable_offset, found.high_watermark) == (0, 1)
+            response = await end(peer, who, commits=False)
+            await settled(peer)
+            found = await fetch(peer)
+            assert (found.last_stable_offset, found.high_watermark) == (2, 2)
+            assert [(one.producer_id, one.first_offset) for one in found.aborted_transactions] == [(who[0], 0)]
+            assert (await fetch(peer, offset=2)).aborted_transactions == []
+            kind = m.ListOffsetsRequest
+            second = (response.producer_id, response.producer_epoch)
+            assert await produce(peer, second, b"b", version=12) == Error.NONE
+            for level, end_offset in ((0, 3), (1, 2)):
+                request = kind(
+                    replica_id=-1,
+                    isolation_level=level,
+                    topics=[
+                        kind.ListOffsetsTopic(
+                            name="t", partitions=[kind.ListOffsetsPartition(partition_index=0, timestamp=-1)]
+                        )
+                    ],
+                )
+                answer = await ask(peer, request, 7)
+                assert answer.topics[0].partitions[0].offset == end_offset
+
+    run(check())
+
+
+def test_a_fetch_session_goes_on_when_a_transaction_ends() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await prepared(peer)
+            kind = m.FetchRequest
+            partition = kind.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+            settings: dict[str, Any] = {"min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 1}
+            first = await ask(
+                peer,
+                kind(
+                    max_wait_ms=0,
+                    session_epoch=0,
+                    topics=[kind.FetchTopic(topic="t", partitions=[partition])],
+                    **settings,
+                ),
+                11,
+            )
+            assert first.responses[0].partitions[0].last_stable_offset == 0
+            async with connected(node) as other:
+                waiting = ask(
+                    other,
+                    kind(max_wait_ms=20_000, session_id=first.session_id, session_epoch=1, topics=[], **settings),
+                    11,
+                )
+                task = asyncio.ensure_future(waiting)
+                await end(peer, who, commits=True)
+                second = await task
+            (found,) = second.responses[0].partitions
+            assert found.last_stable_offset == 2
+            assert len(found.records) > 0
+
+    run(check())
+
+
+# ----------------------------------------------------------------------------------------------------- administration
+
+
+def test_transactions_are_listed_by_what_they_are() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t")
+            ongoing = await identity(peer, "orders-1")
+            await identity(peer, "orders-2")
+            await produce(peer, ongoing, b"a", transactional_id="orders-1", version=12)
+            await init(peer, "bills-1")
+            assert sorted(await list_ids(peer, 0)) == ["bills-1", "orders-1", "orders-2"]
+            assert await list_ids(peer, 0, state_filters=["Ongoing"]) == ["orders-1"]
+            assert await list_ids(peer, 0, producer_id_filters=[ongoing[0]]) == ["orders-1"]
+            assert await list_ids(peer, 1, duration_filter=10_000_000) == []
+            assert await list_ids(peer, 1, duration_filter=-1, state_filters=["Empty"]) != []
+            assert sorted(await list_ids(peer, 2, transactional_id_pattern="orders-.*")) == ["orders-1", "orders-2"]
+            assert await list_ids(peer, 2, transactional_id_pattern="orders") == []
+            response = await ask(peer, m.ListTransactionsRequest(transactional_id_pattern="("), 2)
+            assert response.error_code == Error.INVALID_REGULAR_EXPRESSION
+            response = await ask(peer, m.ListTransactionsRequest(state_filters=["Odd"]), 0)
+            assert response.unknown_state_filters == ["Odd"]
+            assert response.transaction_states == []
+            assert (await describe(peer, "none")).error_code == Error.TRANSACTIONAL_ID_NOT_FOUND
+
+    run(check())
+
+
+def test_an_administrator_ends_a_transaction_that_hangs() -> None:
+    """As kafka-transactions abort does: a marker to the partition itself."""
+
+    async def check() -> None:
+        settings = {"transaction_partition_verification_enable": "false"}
+        async with running(**settings) as node, connected(node) as peer:
+            await create(peer, "t")
+            who = await identity(peer)
+            await add(peer, who, ("t", 0))
+            await end(peer, who, commits=False, version=4)
+            await settled(peer)
+            assert await produce(peer, who, b"hangs", version=9) == Error.NONE
+            assert (await fetch(peer)).last_stable_offset == 1
+            assert await mark(peer, who, coordinator_epoch=-1) == Error.TRANSACTION_COORDINATOR_FENCED
+            assert await mark(peer, (who[0], who[1] - 1)) == Error.INVALID_PRODUCER_EPOCH
+            assert await mark(peer, who) == Error.NONE
+            assert (await fetch(peer)).last_stable_offset == 3
+            assert await read(peer) == []
+
+    async def mark(peer: Peer, who: tuple[int, int], coordinator_epoch: int = 100) -> Error:
+        kind = m.WriteTxnMarkersRequest
+        request = kind(
+            markers=[
+                kind.WritableTxnMarker(
+                    producer_id=who[0],
+                    producer_epoch=who[1],
+                    transaction_result=False,
+                    topics=[kind.WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
+                    coordinator_epoch=coordinator_epoch,
+                )
+            ]
+        )
+        response = await ask(peer, request, 1)
+        return Error.of(response.markers[0].topics[0].partitions[0].error_code)
+
+    run(check())
+
+
+# --------------------------------------------------------------------------------------------------- offsets of groups
+
+
+async def commit_offset(
+    peer: Peer, who: tuple[int, int], offset: int, *, version: int = 5, transactional_id: str = "x", **more: Any
+) -> Error:
+    kind = m.TxnOffsetCommitRequest
+    request = kind(
+        transactional_id=transactional_id,
+        group_id="g",
+        producer_id=who[0],
+        producer_epoch=who[1],
+        topics=[
+            kind.TxnOffsetCommitRequestTopic(
+                name="t",
+                partitions=[
+                    kind.TxnOffsetCommitRequestPartition(
+                        partition_index=0, committed_offset=offset, committed_metadata=""
+                    )
+                ],
+            )
+        ],
+        **more,
+    )
+    while True:
+        response = await ask(peer, request, version)
+        error = Error.of(response.topics[0].partitions[0].error_code)
+        if error is not Error.COORDINATOR_LOAD_IN_PROGRESS:
+            return error
+
+
+async def committed_offset(peer: Peer, *, stable: bool = False) -> tuple[int, Error]:
+    kind = m.OffsetFetchRequest
+    topics = [kind.OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    group = kind.OffsetFetchRequestGroup(group_id="g", topics=topics)
+    response = await ask(peer, kind(groups=[group], require_stable=stable), 8)
+    (found,) = response.groups[0].topics[0].partitions
+    return found.committed_offset, Error.of(found.error_code)
+
+
+async def with_group(peer: Peer) -> tuple[int, int]:
+    await create(peer, "t")
+    while (await ask(peer, m.FindCoordinatorRequest(key="g", key_type=0), 3)).error_code:
+        pass
+    await ready(peer)
+    return await identity(peer)
+
+
+def test_offsets_count_when_their_transaction_is_committed() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await with_group(peer)
+            assert await commit_offset(peer, who, 7) == Error.NONE
+            assert await committed_offset(peer) == (-1, Error.NONE)
+            assert await committed_offset(peer, stable=True) == (-1, Error.UNSTABLE_OFFSET_COMMIT)
+            response = await end(peer, who, commits=True)
+            await settled(peer)
+            assert await committed_offset(peer, stable=True) == (7, Error.NONE)
+            who = (response.producer_id, response.producer_epoch)
+            assert await commit_offset(peer, who, 9) == Error.NONE
+            await end(peer, who, commits=False)
+            await settled(peer)
+            assert await committed_offset(peer, stable=True) == (7, Error.NONE)
+
+    run(check())
+
+
+@pytest.mark.parametrize(("version", "told"), [(3, Error.INVALID_TXN_STATE), (4, Error.TRANSACTION_ABORTABLE)])
+def test_before_version_2_the_group_must_have_been_added(version: int, told: Error) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await with_group(peer)
+            assert await commit_offset(peer, who, 7, version=version) == told
+            request = m.AddOffsetsToTxnRequest(
+                transactional_id="x", producer_id=who[0], producer_epoch=who[1], group_id="g"
+            )
+            assert (await ask(peer, request, 4)).error_code == Error.NONE
+            assert await commit_offset(peer, who, 7, version=version) == Error.NONE
+            await end(peer, who, commits=True, version=4)
+            await settled(peer)
+            assert await committed_offset(peer) == (7, Error.NONE)
+
+    run(check())
+
+
+def test_hazard_5_offsets_that_come_after_the_abort_leave_nothing_pending() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await with_group(peer)
+            request = m.AddOffsetsToTxnRequest(
+                transactional_id="x", producer_id=who[0], producer_epoch=who[1], group_id="g"
+            )
+            assert (await ask(peer, request, 4)).error_code == Error.NONE
+            await end(peer, who, commits=False, version=4)
+            await settled(peer)
+            assert await commit_offset(peer, who, 7, version=3) == Error.INVALID_TXN_STATE
+            assert await committed_offset(peer, stable=True) == (-1, Error.NONE)
+
+    run(check())
+
+
+@pytest.mark.parametrize("verifies", ["true", "false"])
+def test_a_zombie_can_not_commit_offsets_and_does_not_harm_the_group(verifies: str) -> None:
+    async def check() -> None:
+        async with running(transaction_partition_verification_enable=verifies) as node, connected(node) as peer:
+            who = await with_group(peer)
+            assert await commit_offset(peer, who, 7) == Error.NONE
+            response = await end(peer, who, commits=True)
+            await settled(peer)
+            for version in (3, 5):
+                assert await commit_offset(peer, who, 9, version=version) == Error.INVALID_PRODUCER_EPOCH
+            now = (response.producer_id, response.producer_epoch)
+            assert await commit_offset(peer, now, 8) == Error.NONE
+            assert await commit_offset(peer, (-1, -1), 8, version=3) == Error.INVALID_PRODUCER_ID_MAPPING
+            await end(peer, now, commits=True)
+            await settled(peer)
+            assert await committed_offset(peer, stable=True) == (8, Error.NONE)
+
+    run(check())
+
+
+def test_offsets_of_a_transaction_are_found_again_after_a_restart() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            who = await with_group(peer)
+            assert await commit_offset(peer, who, 7) == Error.NONE
+        async with running(disk, seed=1) as node, connected(node) as peer:
+            await init(peer, "another")
+            while (found := await committed_offset(peer, stable=True))[1] is Error.COORDINATOR_LOAD_IN_PROGRESS:
+                pass
+            assert found == (-1, Error.UNSTABLE_OFFSET_COMMIT)
+            assert not (await end(peer, who, commits=True)).error_code
+            await settled(peer)
+            assert await committed_offset(peer, stable=True) == (7, Error.NONE)
+
+    run(check())
