@@ -91,6 +91,12 @@ def test_an_address_that_is_none_is_wrong_use(cli: Cli) -> None:
     assert "write host:port" in cli.failed("topic", "list", "--bootstrap", "nonsense:x", code=2)
 
 
+def test_a_command_or_option_that_is_not_there_is_told_with_the_nearest(cli: Cli) -> None:
+    said = cli.failed("topic", "lst", code=2)
+    assert said == "No such command 'lst'. Did you mean 'list'? See: headrace topic --help"
+    assert "(Possible options: --names)" in cli.failed("topic", "list", "--name", code=2)
+
+
 def test_a_terminal_gets_colour_and_is_asked(cli: Cli, topic: str) -> None:
     environment = {VARIABLE: cli.bootstrap}
     terminal = Terminal("topic", "delete", topic, **environment)

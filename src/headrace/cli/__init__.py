@@ -162,7 +162,8 @@ def _run_typer(app: Any, name: str, arguments: list[str]) -> int:
         message = error.format_message().strip()
         if not message:  # no arguments at all: the help has been printed instead
             return USAGE
-        return _say(f"{message.rstrip('.')}. See: {place} --help", error.exit_code)
+        sentence = message.removesuffix(".")
+        return _say(f"{sentence}{'' if sentence.endswith('?') else '.'} See: {place} --help", error.exit_code)
     return code if isinstance(code, int) else 0
 
 

@@ -153,6 +153,8 @@ def _partitions(state: ClusterState) -> Iterator[Finding]:
         yield Finding(Level.NOTE, "leaders", text, "The cluster moves them back by itself in a while.")
     if not state.offline and not state.under_replicated:
         text = f"All {plural(state.partition_count, 'partition')} of {plural(len(state.topics), 'topic')} are in sync."
+        if not state.topics:
+            text = "There are no topics yet."
         yield Finding(Level.GOOD, "partitions", text)
 
 

@@ -34,6 +34,7 @@ def print_overview(commands: Mapping[str, Command]) -> None:
     for command in commands.values():
         console.print(Text(f"  {command.example}"), soft_wrap=True)
     console.print("\nEach command explains itself: [cyan]headrace COMMAND --help[/]")
+    console.print("Your shell can complete them: [cyan]headrace --install-completion[/]")
 
 
 def tidy(command: Any) -> None:

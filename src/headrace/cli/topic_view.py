@@ -202,7 +202,7 @@ def source_text(source: ConfigSource) -> str:
         case ConfigSource.DYNAMIC_DEFAULT_BROKER:
             return "set on the cluster"
         case ConfigSource.STATIC_BROKER:
-            return "from the broker's file"
+            return "set at the broker's start"
         case ConfigSource.UNKNOWN:
             return ""
         case _:
