@@ -113,7 +113,7 @@ def test_a_zombie_is_told_in_the_words_of_its_version(version: int, told: Error)
 
 
 def test_hazard_5_a_produce_that_comes_after_the_abort_leaves_no_transaction_hanging() -> None:
-    async def late(**settings: str) -> tuple[Error, int]:
+    async def late(**settings: Any) -> tuple[Error, int]:
         """With one epoch for both transactions, as before version 2."""
         async with running(**settings) as node, connected(node) as peer:
             await create(peer, "t")
@@ -219,7 +219,7 @@ def test_markers_of_a_deleted_topic_are_not_waited_for() -> None:
 
 def test_a_transaction_past_its_time_is_aborted() -> None:
     async def check() -> None:
-        settings = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "20"}
+        settings: dict[str, Any] = {"transaction_abort_timed_out_transaction_cleanup_interval_ms": "20"}
         async with running(**settings) as node, connected(node) as peer:
             await create(peer, "t")
             who = await identity(peer, transaction_timeout_ms=50)
@@ -258,11 +258,12 @@ def test_without_the_feature_the_protocol_before_is_followed() -> None:
 
 
 def test_two_phase_commit_is_offered_only_where_it_is_allowed() -> None:
-    async def offered(**settings: str) -> int:
+    async def offered(**settings: Any) -> int:
         async with running(**settings) as node, connected(node) as peer:
             request = m.ApiVersionsRequest(client_software_name="a", client_software_version="1")
             response = await ask(peer, request, 3)
-            return max(api.max_version for api in response.api_keys if api.api_key == m.InitProducerIdRequest.api_key)
+            found = [api.max_version for api in response.api_keys if api.api_key == m.InitProducerIdRequest.api_key]
+            return int(found[0])
 
     async def check() -> None:
         assert await offered() == 5
@@ -274,7 +275,8 @@ def test_two_phase_commit_is_offered_only_where_it_is_allowed() -> None:
 @pytest.mark.parametrize("commits", [True, False])
 def test_two_phase_commit_a_producer_that_starts_again_ends_what_it_had_prepared(commits: bool) -> None:
     async def check() -> None:
-        disk, settings = FaultyDisk(), {"transaction_two_phase_commit_enable": "true"}
+        disk = FaultyDisk()
+        settings: dict[str, Any] = {"transaction_two_phase_commit_enable": "true"}
         async with running(disk, **settings) as node, connected(node) as peer:
             await create(peer, "t")
             first = await init(peer, version=6, enable_2pc=True, transaction_timeout_ms=-1)
@@ -395,7 +397,7 @@ def test_an_administrator_ends_a_transaction_that_hangs() -> None:
     """As kafka-transactions abort does: a marker to the partition itself."""
 
     async def check() -> None:
-        settings = {"transaction_partition_verification_enable": "false"}
+        settings: dict[str, Any] = {"transaction_partition_verification_enable": "false"}
         async with running(**settings) as node, connected(node) as peer:
             await create(peer, "t")
             who = await identity(peer)

@@ -15,7 +15,13 @@ PRODUCERS: tuple[dict[str, Any], ...] = (
     {"producer_id": LEAST_64, "producer_epoch": -(2**15)},
     {"producer_id": -1, "producer_epoch": -1},
 )
-TOPICS = (("orders", [0, 1]), ("orders", [7, -1]), ("none", [0]), ("__transaction_state", [0]), (LONG, []))
+TOPICS: tuple[tuple[str, list[int]], ...] = (
+    ("orders", [0, 1]),
+    ("orders", [7, -1]),
+    ("none", [0]),
+    ("__transaction_state", [0]),
+    (LONG, []),
+)
 
 
 def partitions_added(topic_id: bytes) -> list[Message]:
@@ -66,7 +72,7 @@ def ends(topic_id: bytes) -> list[Message]:
 
 def markers(topic_id: bytes) -> list[Message]:
     kind = m.WriteTxnMarkersRequest
-    return [
+    asked: list[Message] = [
         kind(
             markers=[
                 kind.WritableTxnMarker(
@@ -91,7 +97,8 @@ def markers(topic_id: bytes) -> list[Message]:
             ]
         )
         for more in ({}, {"transaction_version": 2})
-    ] + [kind(markers=[])]
+    ]
+    return [*asked, kind(markers=[])]
 
 
 def offset_commits(topic_id: bytes) -> list[Message]:

@@ -138,7 +138,7 @@ async def read(peer: Peer, topic: str = "t", index: int = 0) -> list[bytes]:
         if one.is_control:
             inside.discard(one.producer_id)
         elif one.producer_id not in inside:
-            values += [bytes(record.value) for record in records_of(one, 1 << 20).decode()]
+            values += [record.value or b"" for record in records_of(one, 1 << 20).decode()]
     return values
 
 

@@ -73,7 +73,7 @@ def test_a_reader_of_committed_records_waits_before_an_open_transaction(cluster:
     assert first.error().code() == KafkaError._PARTITION_EOF
     assert first.offset() == 0, "the last stable offset"
     producer.commit_transaction(TIMEOUT_S)
-    found = []
+    found: list[bytes] = []
     while len(found) < 2:
         message = reader.poll(TIMEOUT_S)
         if not message.error():

@@ -144,7 +144,7 @@ TestTransactions = Transactions.TestCase
 TestTransactions.settings = settings(stateful_step_count=40, deadline=None)
 
 
-def test_a_repeated_end_of_the_protocol_before_may_end_a_later_transaction():
+def test_a_repeated_end_of_the_protocol_before_may_end_a_later_transaction() -> None:
     """Why there is transaction version 2: the flaw is the protocol's, and Kafka has it too (hazard 6)."""
     Coordinator().play("""
         init a                  -> 0:0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.coordinator.transaction_script import Coordinator
 
 
-def test_a_producer_that_starts_again_fences_the_one_before():
+def test_a_producer_that_starts_again_fences_the_one_before() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         init a                  -> 0:1
@@ -15,7 +15,7 @@ def test_a_producer_that_starts_again_fences_the_one_before():
     """)
 
 
-def test_the_open_transaction_of_a_producer_that_starts_again_is_aborted_first():
+def test_the_open_transaction_of_a_producer_that_starts_again_is_aborted_first() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add a 0:0 t-0           -> NONE
@@ -29,7 +29,7 @@ def test_the_open_transaction_of_a_producer_that_starts_again_is_aborted_first()
     """)
 
 
-def test_without_transaction_version_2_it_is_the_same():
+def test_without_transaction_version_2_it_is_the_same() -> None:
     Coordinator(version=0).play("""
         init a                  -> 0:0
         add1 a 0:0 t-0          -> NONE
@@ -41,7 +41,7 @@ def test_without_transaction_version_2_it_is_the_same():
     """)
 
 
-def test_an_open_transaction_without_partitions_needs_no_markers():
+def test_an_open_transaction_without_partitions_needs_no_markers() -> None:
     coordinator = Coordinator()
     coordinator.play("""
         init a                  -> 0:0
@@ -53,7 +53,7 @@ def test_an_open_transaction_without_partitions_needs_no_markers():
     assert not coordinator.runtime.effects
 
 
-def test_two_that_start_at_once_get_an_epoch_each():
+def test_two_that_start_at_once_get_an_epoch_each() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add a 0:0 t-0           -> NONE
@@ -64,7 +64,7 @@ def test_two_that_start_at_once_get_an_epoch_each():
     """)
 
 
-def test_a_producer_goes_on_after_an_error_with_the_next_epoch():
+def test_a_producer_goes_on_after_an_error_with_the_next_epoch() -> None:
     """KIP-360."""
     Coordinator().play("""
         init a                  -> 0:0
@@ -78,7 +78,7 @@ def test_a_producer_goes_on_after_an_error_with_the_next_epoch():
     """)
 
 
-def test_a_zombie_that_goes_on_does_not_abort_the_transaction_of_its_successor():
+def test_a_zombie_that_goes_on_does_not_abort_the_transaction_of_its_successor() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         init a                  -> 0:1
@@ -88,7 +88,7 @@ def test_a_zombie_that_goes_on_does_not_abort_the_transaction_of_its_successor()
     """)
 
 
-def test_a_producer_goes_on_after_the_answer_to_its_last_end_was_lost():
+def test_a_producer_goes_on_after_the_answer_to_its_last_end_was_lost() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add a 0:0 t-0           -> NONE
@@ -99,7 +99,7 @@ def test_a_producer_goes_on_after_the_answer_to_its_last_end_was_lost():
     """)
 
 
-def test_hazard_6_when_the_epochs_are_used_up_there_is_another_producer_id():
+def test_hazard_6_when_the_epochs_are_used_up_there_is_another_producer_id() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         wear-out a 32765
@@ -120,7 +120,7 @@ def test_hazard_6_when_the_epochs_are_used_up_there_is_another_producer_id():
     """)
 
 
-def test_the_end_that_used_the_epochs_up_may_be_asked_again():
+def test_the_end_that_used_the_epochs_up_may_be_asked_again() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         wear-out a 32766
@@ -133,7 +133,7 @@ def test_the_end_that_used_the_epochs_up_may_be_asked_again():
     """)
 
 
-def test_a_producer_that_starts_with_the_epochs_used_up_gets_another_id():
+def test_a_producer_that_starts_with_the_epochs_used_up_gets_another_id() -> None:
     Coordinator(version=0).play("""
         init a                  -> 0:0
         wear-out a 32765
@@ -145,7 +145,7 @@ def test_a_producer_that_starts_with_the_epochs_used_up_gets_another_id():
     """)
 
 
-def test_fencing_uses_the_last_epoch_up():
+def test_fencing_uses_the_last_epoch_up() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         wear-out a 32766
@@ -157,7 +157,7 @@ def test_fencing_uses_the_last_epoch_up():
     """)
 
 
-def test_when_no_producer_id_is_at_hand_the_producer_asks_again():
+def test_when_no_producer_id_is_at_hand_the_producer_asks_again() -> None:
     Coordinator().play("""
         have-producer-ids no
         init a                  -> COORDINATOR_LOAD_IN_PROGRESS
@@ -174,7 +174,7 @@ def test_when_no_producer_id_is_at_hand_the_producer_asks_again():
     """)
 
 
-def test_a_transaction_past_its_time_is_aborted_and_its_producer_fenced():
+def test_a_transaction_past_its_time_is_aborted_and_its_producer_fenced() -> None:
     Coordinator().play("""
         init a timeout=30000    -> 0:0
         add a 0:0 t-0           -> NONE
@@ -190,7 +190,7 @@ def test_a_transaction_past_its_time_is_aborted_and_its_producer_fenced():
     """)
 
 
-def test_the_time_of_a_transaction_goes_on_after_a_fail_over():
+def test_the_time_of_a_transaction_goes_on_after_a_fail_over() -> None:
     Coordinator().play("""
         init a timeout=30000    -> 0:0
         add a 0:0 t-0           -> NONE
@@ -201,7 +201,7 @@ def test_the_time_of_a_transaction_goes_on_after_a_fail_over():
     """)
 
 
-def test_a_time_out_must_be_within_bounds():
+def test_a_time_out_must_be_within_bounds() -> None:
     Coordinator().play("""
         init a timeout=0        -> INVALID_TRANSACTION_TIMEOUT
         init a timeout=-1       -> INVALID_TRANSACTION_TIMEOUT
@@ -211,7 +211,7 @@ def test_a_time_out_must_be_within_bounds():
     """)
 
 
-def test_a_transactional_id_is_forgotten_when_nothing_happens_to_it_for_long():
+def test_a_transactional_id_is_forgotten_when_nothing_happens_to_it_for_long() -> None:
     coordinator = Coordinator()
     coordinator.play("""
         init a                  -> 0:0
@@ -232,7 +232,7 @@ def test_a_transactional_id_is_forgotten_when_nothing_happens_to_it_for_long():
     assert sum(record.value is None for record, _, _ in coordinator.runtime.log) == 1, "a tombstone"
 
 
-def test_thousands_of_old_ids_are_forgotten_in_steps():
+def test_thousands_of_old_ids_are_forgotten_in_steps() -> None:
     coordinator = Coordinator()
     for number in range(2500):
         coordinator.do("init", f"a{number}")
@@ -243,7 +243,7 @@ def test_thousands_of_old_ids_are_forgotten_in_steps():
     """)
 
 
-def test_what_is_listed():
+def test_what_is_listed() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         init b                  -> 1:0

@@ -7,7 +7,7 @@ import pytest
 from tests.coordinator.transaction_script import Coordinator
 
 
-def test_a_transaction_is_committed_and_its_producer_gets_the_next_epoch():
+def test_a_transaction_is_committed_and_its_producer_gets_the_next_epoch() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add a 0:0 t-0 t-1       -> NONE
@@ -25,7 +25,7 @@ def test_a_transaction_is_committed_and_its_producer_gets_the_next_epoch():
     """)
 
 
-def test_a_producer_of_the_protocol_before_keeps_its_epoch():
+def test_a_producer_of_the_protocol_before_keeps_its_epoch() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add1 a 0:0 t-0          -> NONE
@@ -38,7 +38,7 @@ def test_a_producer_of_the_protocol_before_keeps_its_epoch():
     """)
 
 
-def test_what_comes_before_the_transaction_is_complete_waits_for_it():
+def test_what_comes_before_the_transaction_is_complete_waits_for_it() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add a 0:0 t-0           -> NONE
@@ -50,7 +50,7 @@ def test_what_comes_before_the_transaction_is_complete_waits_for_it():
     """)
 
 
-def test_what_waited_too_long_is_told_to_come_again():
+def test_what_waited_too_long_is_told_to_come_again() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add a 0:0 t-0           -> NONE
@@ -65,7 +65,7 @@ def test_what_waited_too_long_is_told_to_come_again():
     """)
 
 
-def test_only_so_many_wait():
+def test_only_so_many_wait() -> None:
     coordinator = Coordinator()
     coordinator.play("""
         init a                  -> 0:0
@@ -76,7 +76,7 @@ def test_only_so_many_wait():
     assert answers == ["waits"] * 16 + ["CONCURRENT_TRANSACTIONS"]
 
 
-def test_who_waits_is_told_to_look_for_the_new_coordinator():
+def test_who_waits_is_told_to_look_for_the_new_coordinator() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         add a 0:0 t-0           -> NONE
@@ -87,7 +87,7 @@ def test_who_waits_is_told_to_look_for_the_new_coordinator():
     """)
 
 
-def test_markers_of_a_decided_transaction_are_sent_again_by_the_next_coordinator():
+def test_markers_of_a_decided_transaction_are_sent_again_by_the_next_coordinator() -> None:
     coordinator = Coordinator()
     coordinator.play("""
         init a                  -> 0:0
@@ -106,7 +106,7 @@ def test_markers_of_a_decided_transaction_are_sent_again_by_the_next_coordinator
 
 
 @pytest.mark.parametrize("add", ["add", "verify"])
-def test_who_is_not_the_producer_of_the_transaction_can_add_nothing(add):
+def test_who_is_not_the_producer_of_the_transaction_can_add_nothing(add: str) -> None:
     Coordinator().play(f"""
         {add} a 0:0 t-0         -> INVALID_PRODUCER_ID_MAPPING
         init a                  -> 0:0
@@ -117,7 +117,7 @@ def test_who_is_not_the_producer_of_the_transaction_can_add_nothing(add):
     """)
 
 
-def test_a_partition_is_verified_only_in_the_transaction_that_it_was_added_to():
+def test_a_partition_is_verified_only_in_the_transaction_that_it_was_added_to() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         verify a 0:0 t-0        -> TRANSACTION_ABORTABLE
@@ -130,7 +130,7 @@ def test_a_partition_is_verified_only_in_the_transaction_that_it_was_added_to():
     """)
 
 
-def test_how_an_end_is_answered_by_the_protocol_before():
+def test_how_an_end_is_answered_by_the_protocol_before() -> None:
     Coordinator().play("""
         commit1 a 0:0           -> INVALID_PRODUCER_ID_MAPPING
         init a                  -> 0:0
@@ -155,7 +155,7 @@ def test_how_an_end_is_answered_by_the_protocol_before():
     """)
 
 
-def test_how_an_end_is_answered_by_transaction_version_2():
+def test_how_an_end_is_answered_by_transaction_version_2() -> None:
     Coordinator().play("""
         init a                  -> 0:0
         commit a 0:0            -> INVALID_TXN_STATE
@@ -179,7 +179,7 @@ def test_how_an_end_is_answered_by_transaction_version_2():
     """)
 
 
-def test_hazard_6_an_end_that_comes_late_does_not_end_a_later_transaction():
+def test_hazard_6_an_end_that_comes_late_does_not_end_a_later_transaction() -> None:
     """Jepsen on Bufstream 0.1.0: with the protocol before, the second line would commit what the producer aborts."""
     Coordinator().play("""
         init a                  -> 0:0
@@ -193,7 +193,7 @@ def test_hazard_6_an_end_that_comes_late_does_not_end_a_later_transaction():
     """)
 
 
-def test_a_transaction_with_more_partitions_than_can_be_written_down_is_refused():
+def test_a_transaction_with_more_partitions_than_can_be_written_down_is_refused() -> None:
     coordinator = Coordinator()
     topics = [f"{'t' * 245}{number}-0" for number in range(5000)]
     assert coordinator.do("init", "a") == "0:0"

@@ -11,7 +11,7 @@ def two_phase() -> Coordinator:
     return Coordinator(transaction_two_phase_commit_enable=True)
 
 
-def test_it_must_be_allowed():
+def test_it_must_be_allowed() -> None:
     Coordinator().play("""
         init a 2pc              -> TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     """)
@@ -21,7 +21,7 @@ def test_it_must_be_allowed():
     """)
 
 
-def test_such_a_transaction_has_no_time_out():
+def test_such_a_transaction_has_no_time_out() -> None:
     two_phase().play("""
         init a 2pc timeout=-1   -> 0:0
         add a 0:0 t-0           -> NONE
@@ -34,7 +34,7 @@ def test_such_a_transaction_has_no_time_out():
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
-def test_a_producer_that_starts_again_may_keep_what_it_had_prepared_and_ends_it(end):
+def test_a_producer_that_starts_again_may_keep_what_it_had_prepared_and_ends_it(end: str) -> None:
     two_phase().play(f"""
         init a 2pc              -> 0:0
         add a 0:0 t-0           -> NONE
@@ -53,7 +53,7 @@ def test_a_producer_that_starts_again_may_keep_what_it_had_prepared_and_ends_it(
     """)
 
 
-def test_a_producer_that_starts_again_without_keeping_it_aborts_it():
+def test_a_producer_that_starts_again_without_keeping_it_aborts_it() -> None:
     two_phase().play("""
         init a 2pc              -> 0:0
         add a 0:0 t-0           -> NONE
@@ -65,7 +65,7 @@ def test_a_producer_that_starts_again_without_keeping_it_aborts_it():
     """)
 
 
-def test_there_may_be_nothing_to_keep():
+def test_there_may_be_nothing_to_keep() -> None:
     two_phase().play("""
         init a 2pc keep         -> 0:0
         add a 0:0 t-0           -> NONE
@@ -76,7 +76,7 @@ def test_there_may_be_nothing_to_keep():
     """)
 
 
-def test_who_keeps_a_transaction_with_the_epochs_used_up_gets_another_id():
+def test_who_keeps_a_transaction_with_the_epochs_used_up_gets_another_id() -> None:
     two_phase().play("""
         init a 2pc              -> 0:0
         wear-out a 32766

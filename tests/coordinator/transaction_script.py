@@ -142,7 +142,8 @@ class Coordinator:
 
     def effect(self, name: str) -> WriteMarkers:
         """The last markers of a transactional id."""
-        return next(effect for effect in reversed(self.runtime.effects) if effect.transactional_id == name)
+        found: WriteMarkers = next(e for e in reversed(self.runtime.effects) if e.transactional_id == name)
+        return found
 
     def do_markers(self, name: str) -> str:
         effect = self.effect(name)
