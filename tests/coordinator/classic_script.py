@@ -33,7 +33,7 @@ from headrace.protocol.codec import encode_bytes
 from headrace.protocol.message import Message
 from headrace.protocol.shape import Kind
 from headrace.protocol.state import decode_key, decode_value
-from tests.coordinator.pure import ManualTimers, PureRuntime
+from tests.coordinator.pure import Answer, ManualTimers, PureRuntime
 
 GROUP = "g"
 PARTITIONS = 4
@@ -54,10 +54,11 @@ class Client:
         """How it joined the last time."""
 
 
-class Told:
+class Told(Answer):
     """A reply that writes down what the client hears."""
 
     def __init__(self, hear: Callable[[Any], None], refuse: Callable[[Error], Message]) -> None:
+        super().__init__()
         self._hear = hear
         self._refuse = refuse
         self._is_done = False
@@ -76,7 +77,7 @@ class ClassicScript:
         self.out: list[str] = []
         self.clients: dict[str, Client] = {}
         self.names: dict[str, str] = {}
-        self._config: dict[str, int] = {}
+        self._config: dict[str, Any] = {}
         self._runtime: PureRuntime | None = None
         self._ids = 0
         self._logged = 0
