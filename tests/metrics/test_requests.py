@@ -13,13 +13,10 @@ FRAME = (3).to_bytes(4) + b"abc"
 
 
 class Clock:
-    """Each reading is one unit later than the one before, unless it is told otherwise."""
-
     def __init__(self) -> None:
         self.now_ns = 1000
 
     def __call__(self) -> int:
-        self.now_ns += 1
         return self.now_ns
 
 
@@ -52,7 +49,7 @@ class Served:
         self.connection.connection_made(Transport())
 
     def handle(self, connection: Connection, frame: memoryview) -> RequestFigures:
-        self.clock.now_ns += self.local_ns - 1
+        self.clock.now_ns += self.local_ns
         if self.is_slow:
             self.slots.append(connection.reserve())
         else:
@@ -78,12 +75,44 @@ def test_a_request_that_comes_alone_and_is_answered_at_once_is_local_time_and_no
     assert served.figures.total.count == 0, "it took the short way"
 
 
-def test_a_request_behind_another_one_waits_in_the_queue() -> None:
+def test_requests_that_come_together_are_answered_together() -> None:
     served = Served()
     served.receive(FRAME * 3)
     total, queue, local, remote, send = served.sums()
-    assert (total, queue, local, remote, send) == (100 + 200 + 300, 100 + 200, 300, 0, 0)
+    assert total == 3 * 300, "none is answered before the last one is"
+    assert (queue, local, remote, send) == (0 + 100 + 200, 300, 0, 200 + 100 + 0)
     assert served.counts() == [3] * 5
+
+
+def test_requests_of_several_apis_that_come_together_are_told_apart() -> None:
+    served = Served()
+    produce, fetch = served.figures, RequestFigures("Fetch")
+    turns = iter([produce, produce, fetch, produce])
+
+    def handle(connection: Connection, frame: memoryview) -> RequestFigures:
+        served.handle(connection, frame)
+        return next(turns)
+
+    served.connection.listener.handler = handle
+    served.receive(FRAME * 4)
+    assert (produce.answered, fetch.answered) == (3, 1)
+    assert [found.sum_ns for found in fetch.slices()] == [300, 200, 100, 0, 0]
+    assert [found.sum_ns for found in produce.slices()][2] == 300
+
+
+def test_a_connection_that_is_served_while_another_one_is_does_not_take_its_time() -> None:
+    served, other = Served(), Served()
+    other.clock = served.clock
+    other.connection.listener.stopwatch = served.connection.listener.stopwatch
+
+    def handle(connection: Connection, frame: memoryview) -> RequestFigures:
+        other.receive(FRAME)
+        return served.handle(connection, frame)
+
+    served.connection.listener.handler = handle
+    served.receive(FRAME * 2)
+    assert (served.counts(), other.counts()) == ([2] * 5, [2] * 5)
+    assert served.sums()[2] == other.sums()[2] == 200
 
 
 def test_a_frame_that_came_in_parts_is_queued_from_when_it_was_whole() -> None:
@@ -102,7 +131,7 @@ def test_a_reply_that_comes_later_waited() -> None:
         served.is_slow = True
         served.receive(FRAME)
         assert served.figures.answered == 0
-        served.clock.now_ns += 999
+        served.clock.now_ns += 1000
         served.slots[0].fill([b"reply"])
         assert served.sums() == [1100, 0, 100, 1000, 0]
         assert served.counts() == [1] * 5
@@ -120,7 +149,7 @@ def test_a_reply_behind_another_one_waits_to_be_sent() -> None:
         served.is_slow = False
         served.receive(FRAME)  # answered at once, and waits for both
         assert served.figures.answered == 0
-        served.clock.now_ns += 499
+        served.clock.now_ns += 500
         served.slots[0].fill([b"first"])
         assert served.counts() == [3] * 5
         total, queue, local, remote, send = served.sums()

@@ -5,8 +5,10 @@
     remote wait   from then until its reply is there: for a disk, for replicas, for records, for the controller
     send          until the reply is handed to the socket, behind those of earlier requests
 
-What most requests have none of is not observed: a request that came alone and is answered at once counts as one
-increment in `at_once`, which is its local time and its whole time.
+The clock is read when bytes came, and when all requests in them have been handled and their replies sent, which is done
+together. So requests of one API that came together and are answered at once share their times: the whole is the same
+for all of them, and what each took is the part that it took on average. One that came alone is a single increment, in
+`at_once`: its local time is its whole time. A request whose reply comes later is timed by itself.
 """
 
 from __future__ import annotations
@@ -66,12 +68,49 @@ def _with_zeros(one: Histogram, count: int) -> Histogram:
 
 
 class Stopwatch:
-    """When the bytes that are being handled were read, and when the last handler returned. One for each loop."""
+    """The times of the requests that are being handled. One for each loop."""
 
-    __slots__ = ("at_ns", "clock_ns", "read_ns")
+    __slots__ = ("at_ns", "clock_ns", "count", "figures", "read_ns")
 
     def __init__(self, clock_ns: Callable[[], int]) -> None:
         """`clock_ns` never goes back."""
         self.clock_ns = clock_ns
         self.read_ns = 0
+        """When their bytes were read."""
         self.at_ns = 0
+        """What was before this has been counted."""
+        self.figures: RequestFigures | None = None
+        self.count = 0
+        """How many requests of that API have been answered since then."""
+
+    def close(self) -> None:
+        """Counts them: their replies are sent."""
+        figures, count = self.figures, self.count
+        assert figures is not None
+        self.figures = None
+        self.count = 0
+        at_ns = self.at_ns
+        self.at_ns = now_ns = self.clock_ns()
+        spent_ns, total_ns = now_ns - at_ns, now_ns - self.read_ns
+        if count == 1 and spent_ns == total_ns:
+            found = figures.at_once
+            found.counts[spent_ns.bit_length()] += 1
+            found.sum_ns += spent_ns
+            return
+        behind_ns = spent_ns * (count - 1) // 2
+        figures.total.observe_all(total_ns * count, count)
+        figures.local.observe_all(spent_ns, count)
+        figures.queue.observe_all((at_ns - self.read_ns) * count + behind_ns, count)
+        if behind_ns:
+            figures.send.observe_all(behind_ns, count)
+
+    def handled(self, figures: RequestFigures) -> int:
+        """A request was, whose reply has not been sent. Returns the time."""
+        if self.count:
+            self.close()
+        at_ns = self.at_ns
+        self.at_ns = now_ns = self.clock_ns()
+        figures.local.observe(now_ns - at_ns)
+        if at_ns != self.read_ns:
+            figures.queue.observe(at_ns - self.read_ns)
+        return now_ns

@@ -190,18 +190,25 @@ class Connection(FrameProtocol):
     def frames_begin(self) -> None:
         # Replies to requests that came together go together: to send is the dearest part of a small request.
         self._is_holding = True
-        stopwatch = self.listener.stopwatch
-        stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
+        self.frame_completed()
 
     def frame_completed(self) -> None:
         stopwatch = self.listener.stopwatch
+        if stopwatch.count:  # another connection is in the middle of its frames
+            stopwatch.close()
         stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
+
+    def frame_handled(self) -> None:
+        if self.listener.stopwatch.count:
+            self.listener.stopwatch.close()
 
     def frames_end(self) -> None:
         self._is_holding = False
         if self._held_replies:
             held, self._held_replies = self._held_replies, []
             self._write(held)
+        if self.listener.stopwatch.count:
+            self.listener.stopwatch.close()
 
     def _write(self, buffers: list[Any]) -> None:
         transport = self._transport
@@ -260,35 +267,17 @@ class Connection(FrameProtocol):
             return
         if figures is None:
             return
-        # In line, because every request comes here; docs/decisions/0093-metrics.md.
-        stopwatch = listener.stopwatch
-        start_ns = stopwatch.at_ns
-        stopwatch.at_ns = end_ns = stopwatch.clock_ns()
-        spent_ns = end_ns - start_ns
-        if start_ns == stopwatch.read_ns and not self._slots:
-            at_once = figures.at_once
-            at_once.counts[spent_ns.bit_length()] += 1
-            at_once.sum_ns += spent_ns
-        else:
-            self._note(figures, stopwatch.read_ns, start_ns, end_ns)
-
-    def _note(self, figures: RequestFigures, read_ns: int, start_ns: int, end_ns: int) -> None:
-        """The times of a request that came behind another one, or whose reply is not sent yet."""
-        local, spent_ns = figures.local, end_ns - start_ns
-        local.counts[spent_ns.bit_length()] += 1
-        local.sum_ns += spent_ns
-        if start_ns != read_ns:
-            queue, queued_ns = figures.queue, start_ns - read_ns
-            queue.counts[queued_ns.bit_length()] += 1
-            queue.sum_ns += queued_ns
-        slots = self._slots
+        stopwatch, slots = listener.stopwatch, self._slots
         if slots and slots[-1]._figures is None:
             slot = slots[-1]
-            slot._figures, slot._read_ns, slot._since_ns = figures, read_ns, end_ns
+            slot._figures, slot._read_ns, slot._since_ns = figures, stopwatch.read_ns, stopwatch.handled(figures)
+        elif figures is stopwatch.figures:
+            stopwatch.count += 1
         else:
-            total, total_ns = figures.total, end_ns - read_ns
-            total.counts[total_ns.bit_length()] += 1
-            total.sum_ns += total_ns
+            if stopwatch.count:
+                stopwatch.close()
+            stopwatch.figures = figures
+            stopwatch.count = 1
 
     def frame_refused(self, error: ProtocolError) -> None:
         logger.warning("closing %s: %s", self, error)

@@ -88,6 +88,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def frame_completed(self) -> None:
         """A frame that came in parts is whole, and follows."""
 
+    def frame_handled(self) -> None:
+        """That was it."""
+
     def frames_begin(self) -> None:
         """Frames follow, one or many, that came together."""
 
@@ -233,6 +236,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._release()
         self.frame_completed()
         self.frame_received(memoryview(frame)[SIZE_BYTES:size])
+        self.frame_handled()
         self._receiver.give_back_buffer(frame)
 
     def _release(self) -> None:
