@@ -22,10 +22,18 @@ _SPARE_FILES: Final = 256
 
 
 def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
+    """For a process that is the node."""
+    ports = guest_ports(loop)
+    ports.open_files = _raise_open_files()
+    return ports
+
+
+def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) -> NodePorts:
+    """For a node in somebody else's process, whose limits it leaves alone."""
     threads: list[WorkerThread] = []
     processes = CleaningProcesses()
     process = LocalProcess()
-    syncs = _kernel_syncs(loop)
+    syncs = _kernel_syncs(loop) if syncs_files else None
 
     def workers_of(name: str) -> WorkerThread:
         thread = WorkerThread(loop.call_soon_threadsafe, name)
@@ -51,7 +59,7 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
         choose=secrets.randbelow,
         host_name=socket.gethostname,
         syncs=syncs,
-        open_files=_raise_open_files(),
+        open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,
         stop=stop,
     )
@@ -83,4 +91,9 @@ def _raise_open_files() -> int:
             soft = hard
         except (OSError, ValueError):
             pass
-    return max(64, (soft - _SPARE_FILES) // 2)
+    return _open_files(soft)
+
+
+def _open_files(limit: int) -> int:
+    """Of as many as there may be."""
+    return max(64, (min(limit, OPEN_FILES_MAX) - _SPARE_FILES) // 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from html import escape
 from typing import Final
 
 from headrace import __version__
@@ -55,6 +54,8 @@ class Pages:
         return HttpReply(404, TEXT, f"There is no such page; there are: {', '.join(path for path, _ in _LINKS)}.\n")
 
     def _index(self) -> str:
+        from html import escape  # with a table of all entities, which a start does not need
+
         links = "".join(f'<li><a href="{path}">{path}</a>: {text}</li>\n' for path, text in _LINKS)
         return (
             '<!doctype html><html lang="en"><meta charset="utf-8"><title>Headrace</title>\n'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import platform
 import resource
+import sys
 import time
 from typing import Any, Final, NamedTuple
 
@@ -34,7 +34,7 @@ class LocalProcess:
     __slots__ = ("_gc_began_ns", "_gc_ns", "_python", "_start_seconds")
 
     def __init__(self) -> None:
-        self._python = f"{platform.python_implementation()} {platform.python_version()}"
+        self._python = f"{sys.implementation.name} {'.'.join(map(str, sys.version_info[:3]))}"
         self._start_seconds = _start_seconds()
         self._gc_began_ns = 0
         self._gc_ns = 0

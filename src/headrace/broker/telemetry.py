@@ -11,8 +11,6 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from headrace.config.client_metrics import ClientMetricsConfig
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
 from headrace.metadata.image import Image, Resource, ResourceType
@@ -20,6 +18,7 @@ from headrace.metrics.client_series import ClientSeries, PushingClient
 from headrace.metrics.otlp import Pushed, read_metrics
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
+from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression, decompress
 from headrace.protocol.frame import Request
 from headrace.storage.identity import id_text

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-import re2
-
 from headrace.broker.slot_reply import SlotReply
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Outcome, Reply
@@ -86,6 +84,8 @@ def _describe(transactional_id: str, reply: Reply, shard: TransactionShard, now_
 
 def _pattern(text: str) -> Callable[[str], object] | None:
     """Matches whole names, in time that grows with their length only; None when it can't be read."""
+    import re2  # a hundredth of a second and a library, which most nodes never need
+
     options = re2.Options()
     options.log_errors = False
     if len(text) > PATTERN_CHARACTERS_MAX:

@@ -11,8 +11,8 @@ import ctypes
 import errno
 import logging
 import os
-import platform
 import struct
+import sys
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -70,7 +70,7 @@ class KernelSyncs:
 
     def __init__(self, loop: AbstractEventLoop) -> None:
         """Raises OSError where there is no such thing."""
-        calls = _CALLS.get(platform.machine()) if platform.system() == "Linux" else None
+        calls = _CALLS.get(os.uname().machine) if sys.platform == "linux" else None
         if calls is None:
             raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         # None of the calls blocks, so the interpreter is not given away for them.

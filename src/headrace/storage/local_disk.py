@@ -55,7 +55,10 @@ class LocalDisk(Disk):
 
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> LocalFile:
         flags = (os.O_RDONLY if read_only else os.O_RDWR) | (os.O_CREAT if create else 0) | os.O_CLOEXEC
-        return LocalFile(self, path, self._call(path, os.open, flags, 0o644))
+        return self._file(path, self._call(path, os.open, flags, 0o644))
+
+    def _file(self, path: str, descriptor: int) -> LocalFile:
+        return LocalFile(self, path, descriptor)
 
     def read(self, path: str) -> bytes:
         if IMPATIENT.get():

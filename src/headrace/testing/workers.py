@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable
 
@@ -35,3 +36,18 @@ class SteppedWorkers:
 
     def __len__(self) -> int:
         return len(self._jobs)
+
+
+class LoopWorkers:
+    """Jobs run on the loop, in its next round: for jobs that never wait."""
+
+    def run(self, job: Callable[[], Result], done: Done[Result]) -> None:
+        asyncio.get_running_loop().call_soon(self._run, job, done)
+
+    def _run(self, job: Callable[[], Result], done: Done[Result]) -> None:
+        try:
+            result = job()
+        except Exception as error:
+            done(None, error)
+        else:
+            done(result, None)
