@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from headrace.config import LogConfig
 from headrace.errors import Refused
@@ -15,12 +15,14 @@ logger = logging.getLogger(__name__)
 class TopicSettings:
     """Topics with the same settings share them as one object, and so does what the logs work out from it."""
 
-    __slots__ = ("_made", "_topics", "defaults")
+    __slots__ = ("_made", "_topics", "defaults", "on_changed")
 
     def __init__(self, defaults: LogConfig) -> None:
         self.defaults = defaults
         self._topics: dict[str, LogConfig] = {}
         self._made: dict[LogConfig, LogConfig] = {defaults: defaults}
+        self.on_changed: Callable[[], None] = lambda: None
+        """Called when some topic has other settings."""
 
     def of(self, topic: str) -> LogConfig:
         return self._topics.get(topic, self.defaults)
@@ -36,10 +38,16 @@ class TopicSettings:
         self._topics = {}
         for kind, name in image.configs:
             if kind == ResourceType.TOPIC:
-                self.changed(name, image)
+                self._change(name, image)
+        self.on_changed()
 
     def changed(self, topic: str, image: Image) -> LogConfig:
         """The image has other settings of a topic, or none any more."""
+        config = self._change(topic, image)
+        self.on_changed()
+        return config
+
+    def _change(self, topic: str, image: Image) -> LogConfig:
         texts = image.settings(ResourceType.TOPIC, topic)
         if not texts:
             self._topics.pop(topic, None)

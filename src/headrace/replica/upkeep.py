@@ -15,7 +15,7 @@ from headrace.config.setting import INT64_MAX
 from headrace.errors import HeadraceError
 from headrace.replica.manager import Replicas
 from headrace.replica.topic_settings import TopicSettings
-from headrace.replica.waits import Waits
+from headrace.replica.waits import Wait, Waits
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,17 @@ FLUSH_CHECK_MS_MAX: Final = 5000
 
 
 class Upkeep:
-    __slots__ = ("_call_soon", "_config", "_is_removing", "_is_stopped", "_replicas", "_settings", "_waits")
+    __slots__ = (
+        "_call_soon",
+        "_config",
+        "_flush_check",
+        "_flush_pause_ms",
+        "_is_removing",
+        "_is_stopped",
+        "_replicas",
+        "_settings",
+        "_waits",
+    )
 
     def __init__(
         self,
@@ -44,8 +54,12 @@ class Upkeep:
         self._config = config
         self._waits = waits
         self._call_soon = call_soon
+        self._flush_check: Wait | None = None
+        """The next look for what flush.ms asks for, while none is under way."""
+        self._flush_pause_ms = FLUSH_CHECK_MS_MAX
         self._is_removing = False
         self._is_stopped = False
+        settings.on_changed = self._settings_changed
         replicas.on_deleted = self._deleted
 
     def start(self) -> None:
@@ -91,10 +105,20 @@ class Upkeep:
 
     def _check_flushes(self) -> None:
         """flush.ms is a topic's, so how often to look follows the topic that asks for the least."""
-        flush_ms = self._settings.flush_ms_min()
-        steps = iter(()) if flush_ms == INT64_MAX else self._replicas.directories.flush_due()
-        pause_ms = min(max(flush_ms // 4, FLUSH_CHECK_MS_MIN), FLUSH_CHECK_MS_MAX)
-        self._run(steps, lambda: self._after(pause_ms, self._check_flushes))
+        self._flush_check = None
+        steps = iter(()) if self._settings.flush_ms_min() == INT64_MAX else self._replicas.directories.flush_due()
+        self._run(steps, self._check_flushes_later)
+
+    def _check_flushes_later(self) -> None:
+        self._flush_pause_ms = min(max(self._settings.flush_ms_min() // 4, FLUSH_CHECK_MS_MIN), FLUSH_CHECK_MS_MAX)
+        if not self._is_stopped:
+            self._flush_check = self._waits.after_ms(self._flush_pause_ms, self._check_flushes)
+
+    def _settings_changed(self) -> None:
+        """A topic that asks to be flushed sooner does not wait for the next look of before."""
+        if self._flush_check is not None and self._settings.flush_ms_min() // 4 < self._flush_pause_ms:
+            self._flush_check.cancel()
+            self._check_flushes_later()
 
     def _deleted(self, delay_ms: int) -> None:
         """The files of a deleted partition are removed when file.delete.delay.ms has passed, all together."""
