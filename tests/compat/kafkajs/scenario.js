@@ -1,6 +1,8 @@
 // Runs one scenario with kafkajs and prints what it saw as JSON: node scenario.js NAME BOOTSTRAP TOPIC
 // Groups are not served yet, and kafkajs consumes in groups only: reading goes through its own broker connection.
-const { Kafka, CompressionTypes, logLevel } = require('kafkajs')
+const {
+  AclOperationTypes, AclPermissionTypes, AclResourceTypes, CompressionTypes, Kafka, ResourcePatternTypes, logLevel,
+} = require('kafkajs')
 const Cluster = require('kafkajs/src/cluster')
 const socketFactory = require('kafkajs/src/network/socketFactory')
 const { createLogger } = require('kafkajs/src/loggers')
@@ -97,6 +99,42 @@ const scenarios = {
     return {
       created, again, ends: ends(offsets), byTime: ends(byTime), gone: !left.includes(topic),
       brokers: brokers.map(b => `${b.host}:${b.port}`),
+    }
+  },
+
+  async partitions() {
+    const admin = kafka.admin()
+    await admin.connect()
+    const refused = async call => { try { return await call() } catch (error) { return error.type || error.message } }
+    await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true })
+    const grown = await admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] })
+    const again = await refused(() => admin.createPartitions({ topicPartitions: [{ topic, count: 3 }] }))
+    const metadata = await admin.fetchTopicMetadata({ topics: [topic] })
+    const messages = [1, 2, 3, 4, 5].map(number => ({ value: String(number), partition: 0 }))
+    await produce({}, [{ acks: -1, messages }])
+    await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: '3' }] })
+    const afterThree = (await admin.fetchTopicOffsets(topic)).find(p => p.partition === 0)
+    await admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: '-1' }] })
+    const afterAll = (await admin.fetchTopicOffsets(topic)).find(p => p.partition === 0)
+    const beyond = await refused(() =>
+      admin.deleteTopicRecords({ topic, partitions: [{ partition: 0, offset: '99' }] }))
+    const { brokers } = await admin.describeCluster()
+    const replicas = [brokers[0].nodeId]
+    await admin.alterPartitionReassignments({
+      topics: [{ topic, partitionAssignment: [{ partition: 0, replicas }] }],
+    })
+    const moving = await admin.listPartitionReassignments({ topics: [{ topic, partitions: [0, 1] }] })
+    const elsewhere = await refused(() => admin.alterPartitionReassignments({
+      topics: [{ topic, partitionAssignment: [{ partition: 0, replicas: [4711] }] }],
+    }))
+    const acls = await refused(() => admin.describeAcls({
+      resourceType: AclResourceTypes.ANY, resourcePatternType: ResourcePatternTypes.ANY,
+      operation: AclOperationTypes.ANY, permissionType: AclPermissionTypes.ANY,
+    }))
+    await admin.disconnect()
+    return {
+      grown, again, count: metadata.topics[0].partitions.length, afterThree: Number(afterThree.low),
+      afterAll: Number(afterAll.low), beyond: String(beyond), moving: moving.topics, elsewhere: String(elsewhere), acls,
     }
   },
 }
