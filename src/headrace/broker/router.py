@@ -79,7 +79,7 @@ class Route:
 class Router:
     """The routes of one kind of listener."""
 
-    __slots__ = ("_elements_max", "_loop", "_routes", "_tasks", "routes")
+    __slots__ = ("_elements_max", "_last", "_loop", "_routes", "_tasks", "routes")
 
     def __init__(
         self,
@@ -91,6 +91,7 @@ class Router:
         self.routes = sorted((route for route in routes if serves in route.serves), key=lambda route: route.api.key)
         self._routes = {route.api.key: route for route in self.routes}
         self._loop = loop
+        self._last: Route | None = None
         self._elements_max = elements_max
         self._tasks: dict[asyncio.Task[None], None] = {}
 
@@ -103,6 +104,9 @@ class Router:
         route = self._routes.get(request.api.key)
         if route is None or not route.min_version <= request.version <= route.max_version:
             raise ProtocolError(f"{request.api.name} v{request.version} is not served on {connection.listener.name}")
+        if route is not self._last:
+            self._last = route
+            connection.listener.stopwatch.switch()
         result = route.handler(connection, request)
         if result is None:
             return route.figures

@@ -83,8 +83,13 @@ class Stopwatch:
         self.count = 0
         """How many requests of that API have been answered since then."""
 
+    def switch(self) -> None:
+        """A request of another API is handled now."""
+        if self.count:
+            self.close()
+
     def close(self) -> None:
-        """Counts them: their replies are sent."""
+        """Counts them: their replies are sent, or will be with those that follow."""
         figures, count = self.figures, self.count
         assert figures is not None
         self.figures = None
