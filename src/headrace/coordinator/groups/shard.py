@@ -24,7 +24,7 @@ class GroupShard:
         self.context = context
         self.offsets = Offsets(context)
         self.classic = ClassicGroups(context)
-        self.consumer = ConsumerGroups(context)
+        self.consumer = ConsumerGroups(context, self.classic)
         self._parts: list[Part] = [self.offsets, self.classic, self.consumer]
         self._by_kind = {kind: part for part in self._parts for kind in part.kinds}
 

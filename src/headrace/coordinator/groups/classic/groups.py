@@ -127,6 +127,11 @@ class ClassicGroups:
         self._joins.join(group, joining, new_id, out, now_ms)
         return out
 
+    def join_group(self, group: ClassicGroup, joining: Joining, out: Outcome, now_ms: int) -> None:
+        """To a group that came from the new protocol just now."""
+        new_id = "" if joining.member_id else self._new_id(joining.instance_id or joining.client_id)
+        self._joins.join(group, joining, new_id, out, now_ms)
+
     def _unacceptable(self, body: m.JoinGroupRequest) -> Error:
         if not body.group_id:
             return Error.INVALID_GROUP_ID
@@ -137,6 +142,10 @@ class ClassicGroups:
         if sum(len(protocol.metadata) for protocol in body.protocols) > self._record_bytes_max():
             return Error.UNKNOWN_SERVER_ERROR
         return Error.NONE
+
+    @property
+    def record_bytes_max(self) -> int:
+        return self._record_bytes_max()
 
     def _record_bytes_max(self) -> int:
         """What the topic has room for. Groups of thousands of members need more than the default."""

@@ -12,7 +12,7 @@ from headrace.coordinator.groups.consumer.member import JOIN_EPOCH, Current, Mem
 from headrace.coordinator.groups.consumer.reconciliation import reconciled
 from headrace.coordinator.groups.consumer.regex import Resolver, compiled
 from headrace.coordinator.groups.consumer.target import View, target_records
-from headrace.coordinator.shard import Outcome, Timers
+from headrace.coordinator.shard import Outcome, StateRecord, Timers
 from headrace.errors import Refused
 
 REGEX: Final = "consumer-regex"
@@ -57,36 +57,50 @@ class Decision:
         return Subscriber(member.subscription, current, self.group.target(member.id))
 
     def take(self, member_id: str, found: Subscriber, wishes: Subscription, owned: Assignment | None) -> Current:
-        """The member's wishes, then the group's epoch, then the target, then the member's next step towards it."""
+        """The group's epoch, the member's wishes, the target, then the member's next step towards it.
+
+        In that order, so that what is written in part is right too: a group whose epoch is ahead of its target's gets a
+        new target, and a member without an epoch joins again.
+        """
         group, made = self.group, self._outcome.records
-        is_new = member_id not in group.members
-        if is_new or wishes != found.subscription:
-            made.append(records.member_metadata(group.group_id, member_id, wishes))
-        if (is_new and self._replaced is None) or _asks_for_other(found.subscription, wishes):
-            self._must_bump = True
         if wishes.regex is not None and wishes.regex != found.subscription.regex:
             compiled(wishes.regex)
-        target, target_epoch = found.target, group.assignment_epoch
+        is_new = member_id not in group.members
+        has_joined = found.current.epoch != JOIN_EPOCH or self._replaced is not None
+        if not has_joined or _asks_for_other(found.subscription, wishes):
+            self._must_bump = True
         must_look = self._must_bump or group.seen_topics != self._known.topics.version
-        if must_look or group.epoch > group.assignment_epoch:
-            view = self._view(member_id, wishes)
-            if must_look:
-                self.refresh(view)
-            if self._epoch > group.assignment_epoch:
-                target, target_epoch = self._assign(view, member_id, found.target), self._epoch
-        if is_new and target_epoch == group.assignment_epoch:
+        must_assign = must_look or group.epoch > group.assignment_epoch
+        view = self._view(member_id, wishes) if must_assign else None
+        if view is not None and must_look:
+            self.refresh(view)
+        if is_new or wishes != found.subscription:
+            made.append(records.member_metadata(group.group_id, member_id, wishes))
+        target, target_epoch = found.target, group.assignment_epoch
+        if view is not None and self._epoch > group.assignment_epoch:
+            target, target_epoch = self._assign(view, member_id, found.target), self._epoch
+        elif is_new:
             made.append(records.target(group.group_id, member_id, target))
         current = reconciled(member_id, found.current, target, target_epoch, group.owners, owned)
         if is_new or current is not found.current:
             made.append(records.current_assignment(group.group_id, member_id, current))
         if self._seen_topics is not None:
             group.seen_topics = self._seen_topics
+        self._outcome.is_atomic = self._replaced is not None
         return current
+
+    def look(self) -> int:
+        """Looks at the topics for members that do not: the epoch of the group, which is a new one if it must be."""
+        self.refresh(View(self.group, self._known.topics))
+        if self._seen_topics is not None:
+            self.group.seen_topics = self._seen_topics
+        return self._epoch
 
     def refresh(self, view: View) -> None:
         """Looks at the topics again, and begins a new epoch when it must, or when they are not what they were."""
-        group, known, made = self.group, self._known, self._outcome.records
+        group, known = self.group, self._known
         is_whole = True
+        changed: list[StateRecord] = []
         in_use = view.regexes()
         for regex in in_use:
             try:
@@ -99,17 +113,19 @@ class Decision:
             elif regex not in group.resolved or group.resolved[regex].topics != topics:
                 view.resolve(regex, topics)
                 version = known.context.image.offset
-                made.append(records.regular_expression(group.group_id, regex, topics, version, self._now_ms))
-        for regex in group.resolved:
-            if regex not in in_use:
-                made.append(records.no_regular_expression(group.group_id, regex))
+                changed.append(records.regular_expression(group.group_id, regex, topics, version, self._now_ms))
+                self._must_bump = True
+        changed += [
+            records.no_regular_expression(group.group_id, regex) for regex in group.resolved if regex not in in_use
+        ]
         metadata_hash = view.metadata_hash()
         self._seen_topics = known.topics.version if is_whole else -1
         if self._must_bump or metadata_hash != group.metadata_hash:
             self._epoch = group.epoch + 1
+            self._outcome.records.append(records.group_metadata(group.group_id, self._epoch, metadata_hash))
             if group.has_old_metadata:
-                made.append(records.no_partition_metadata(group.group_id))
-            made.append(records.group_metadata(group.group_id, self._epoch, metadata_hash))
+                changed.append(records.no_partition_metadata(group.group_id))
+        self._outcome.records += changed
 
     def _view(self, member_id: str, wishes: Subscription) -> View:
         view = View(self.group, self._known.topics)

@@ -6,6 +6,8 @@ from base64 import urlsafe_b64encode
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from headrace.coordinator.groups.classic import ClassicGroup, ClassicGroups
+from headrace.coordinator.groups.classic.joins import Joining
 from headrace.coordinator.groups.consumer import records
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
 from headrace.coordinator.groups.consumer.decision import Decision
@@ -20,13 +22,23 @@ from headrace.coordinator.groups.consumer.member import (
     MemberState,
     Subscription,
 )
+from headrace.coordinator.groups.consumer.migration import (
+    can_downgrade,
+    downgrade_records,
+    downgraded,
+    give_away,
+    upgrade_records,
+    upgraded,
+)
 from headrace.coordinator.groups.consumer.replay import replay
 from headrace.coordinator.groups.consumer.requests import owned_partitions, validate_heartbeat
 from headrace.coordinator.groups.consumer.sessions import Sessions
+from headrace.coordinator.groups.consumer.speakers import ClassicSpeakers
 from headrace.coordinator.groups.consumer.subscribers import identified, subscriber
 from headrace.coordinator.groups.consumer.target import View
 from headrace.coordinator.groups.consumer.topics import broker_racks
 from headrace.coordinator.groups.context import GroupContext
+from headrace.coordinator.groups.group import Group
 from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
@@ -45,14 +57,17 @@ KINDS: Final = (3, 4, 5, 6, 7, 8, 16)
 class ConsumerGroups:
     """Heartbeats in, records and replies out."""
 
-    __slots__ = ("_context", "_known", "_racks", "_sessions")
+    __slots__ = ("_classic", "_context", "_known", "_racks", "_sessions", "_speakers")
 
     kinds: Final = KINDS
 
-    def __init__(self, context: GroupContext) -> None:
+    def __init__(self, context: GroupContext, classic: ClassicGroups) -> None:
         self._context = context
+        self._classic = classic
         self._known = Known(context)
         self._sessions = Sessions(self._known, self._remove)
+        self._speakers = ClassicSpeakers(self._known, self._sessions, self._remove)
+        classic.other_protocol = self
         self._racks = broker_racks(context.image)
 
     # --- as a part of the shard ---------------------------------------------------------------------------------------
@@ -180,7 +195,7 @@ class ConsumerGroups:
         validate_heartbeat(body, version, config.group_consumer_assignors)
         if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(body, outcome, now_ms)
-        group = self._group_to_join(body.group_id, body.member_epoch, outcome, now_ms)
+        group, was = self._group_to_join(body.group_id, body.member_epoch, outcome)
         is_there = body.member_id in group.members or body.instance_id in group.instances
         if len(group.members) >= config.group_consumer_max_size and not is_there:
             raise Refused(
@@ -199,6 +214,10 @@ class ConsumerGroups:
         self._sessions.renew(group, member_id, times.session_timeout_ms, now_ms)
         if current is not found.current:
             self._sessions.follow(group.group_id, member_id, wishes, current, now_ms)
+        if was is not None:
+            outcome.is_atomic = True
+            give_away(self._classic, was, outcome)
+            self._sessions.begin_converted(group, now_ms)
         interval_ms = times.heartbeat_interval_ms
         if current.state is MemberState.UNRELEASED_PARTITIONS:
             # It waits for what others give up; how long its partitions are nobody's hangs on how often it asks.
@@ -210,17 +229,23 @@ class ConsumerGroups:
             response.assignment = _response_assignment(current.assigned)
         return response
 
-    def _group_to_join(self, group_id: str, member_epoch: int, outcome: Outcome, now_ms: int) -> ConsumerGroup:
+    def _group_to_join(
+        self, group_id: str, member_epoch: int, outcome: Outcome
+    ) -> tuple[ConsumerGroup, ClassicGroup | None]:
+        """The group, and the classic one that becomes it with this heartbeat, if there is one."""
         group = self._context.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
-            return group
+            return group, None
         if member_epoch != JOIN_EPOCH:
             raise Refused(Error.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-        if group is None or group.is_empty:
-            if group is not None:
+        if isinstance(group, ClassicGroup):
+            if group.is_empty:
                 outcome.records += group.tombstones()
-            return ConsumerGroup(group_id)
-        raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+                return ConsumerGroup(group_id), group
+            made = upgraded(group, self._context, self._known.topics)
+            outcome.records += upgrade_records(group, made)
+            return made, group
+        return ConsumerGroup(group_id), None
 
     # --- leaving ------------------------------------------------------------------------------------------------------
 
@@ -239,6 +264,8 @@ class ConsumerGroups:
 
     def _remove(self, group: ConsumerGroup, members: list[Member], outcome: Outcome, now_ms: int) -> None:
         """They leave, or are taken for gone: the others get what they had with their next heartbeats."""
+        if len(members) < len(group.members) and self._downgrade(group, members, outcome, now_ms) is not None:
+            return
         view = View(group, self._known.topics)
         for member in members:
             del view.subscriptions[member.id]
@@ -247,6 +274,52 @@ class ConsumerGroups:
         decision = Decision(self._known, group, outcome, now_ms)
         decision.restart()
         decision.refresh(view)
+
+    # --- members of the classic protocol ------------------------------------------------------------------------------
+
+    def classic_join(self, group: Group, joining: Joining, now_ms: int) -> Outcome:
+        assert isinstance(group, ConsumerGroup)
+        replaced = group.members.get(group.instances.get(joining.instance_id or "", ""))
+        if replaced is not None and not replaced.is_classic and not joining.member_id:
+            # A static member goes back. If it was the last of the new protocol, so does the group.
+            outcome = Outcome()
+            made = self._downgrade(group, [replaced], outcome, now_ms)
+            if made is not None:
+                self._classic.join_group(made, joining, outcome, now_ms)
+                return outcome
+        return self._speakers.join(group, joining, self._new_member_id(), now_ms)
+
+    def classic_sync(self, group: Group, body: m.SyncGroupRequest, reply: Reply, now_ms: int) -> Outcome:
+        assert isinstance(group, ConsumerGroup)
+        return self._speakers.sync(group, body, reply, now_ms)
+
+    def classic_heartbeat(self, group: Group, body: m.HeartbeatRequest, reply: Reply, now_ms: int) -> Outcome:
+        assert isinstance(group, ConsumerGroup)
+        return self._speakers.heartbeat(group, body, reply, now_ms)
+
+    def classic_leave(
+        self, group: Group, body: m.LeaveGroupRequest, version: int, reply: Reply, now_ms: int
+    ) -> Outcome:
+        assert isinstance(group, ConsumerGroup)
+        return self._speakers.leave(group, body, version, reply, now_ms)
+
+    def _downgrade(
+        self, group: ConsumerGroup, without: list[Member], outcome: Outcome, now_ms: int
+    ) -> ClassicGroup | None:
+        """Back to the classic protocol, if that may be: those who stay all speak it."""
+        if not can_downgrade(group, without, self._context):
+            return None
+        made = downgraded(group, without, self._context.image, now_ms)
+        written = downgrade_records(group, made, now_ms)
+        if len(written[-1].value or b"") > self._classic.record_bytes_max:
+            return None
+        outcome.records += written
+        for member in group.members.values():
+            self._sessions.end(group.group_id, member.id)
+        self._classic.take_in(made, now_ms)
+        if made.members:
+            self._classic.rebalances.prepare(made, outcome, now_ms)
+        return made
 
     def _new_member_id(self) -> str:
         return urlsafe_b64encode(self._context.random_bytes(16)).decode().rstrip("=")

@@ -36,6 +36,11 @@ class Sessions:
             member.session_deadline_ms = member.session_timer_ms = now_ms + timeout_ms
             self.follow(group.group_id, member.id, member.subscription, member.current, now_ms)
 
+    def begin_converted(self, group: ConsumerGroup, now_ms: int) -> None:
+        """For all the members of a group that is about to be one of the new protocol."""
+        for member in group.members.values():
+            self._arm(group.group_id, member.id, now_ms + self.timeout_ms(group, member.subscription))
+
     def renew(self, group: ConsumerGroup, member_id: str, timeout_ms: int, now_ms: int) -> None:
         """A member was heard of. One that is about to join has no state yet: its timer is all that there is."""
         member = group.members.get(member_id)
@@ -70,17 +75,17 @@ class Sessions:
 
         self._timers.at(key, now_ms + subscription.rebalance_timeout_ms, rang)
 
-    def expect(self, what: str, group_id: str, member: Member, timeout_ms: int, now_ms: int) -> None:
+    def expect(self, what: str, group_id: str, member_id: str, timeout_ms: int, now_ms: int) -> None:
         """A member of the classic protocol has to join, or to sync, until then."""
 
         def rang(now_ms: int) -> Outcome:
             outcome = Outcome()
-            found = self._known.find(group_id, member.id)
-            if found is not None and found[1] is member:
+            found = self._known.find(group_id, member_id)
+            if found is not None:
                 self._remove(found[0], [found[1]], outcome, now_ms)
             return outcome
 
-        self._timers.at((what, group_id, member.id), now_ms + timeout_ms, rang)
+        self._timers.at((what, group_id, member_id), now_ms + timeout_ms, rang)
 
     def has_come(self, what: str, group_id: str, member_id: str) -> None:
         self._timers.cancel((what, group_id, member_id))
