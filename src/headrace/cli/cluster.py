@@ -34,7 +34,7 @@ def describe(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
 
     Examples: `headrace cluster describe`, `headrace cluster describe --bootstrap kafka.example.net:9092 --json`
     """
-    state = run(bootstrap, look_at)
+    state = run(bootstrap, look_at, once=True)
     if as_json:
         print_json(state_json(state))
     else:
@@ -147,7 +147,7 @@ def features(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
     async def work(client: Client) -> FeaturesInfo:
         return await client.admin.describe_features()
 
-    found = run(bootstrap, work)
+    found = run(bootstrap, work, once=True)
     if as_json:
         print_json(_features_json(found))
         return

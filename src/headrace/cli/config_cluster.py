@@ -69,7 +69,7 @@ def get(
     from headrace.client import ConfigSource, ResourceType
 
     resource = _resource(topic, broker, cluster, logger, group, client_metrics)
-    entries = run(bootstrap, lambda client: _entries(client, resource))
+    entries = run(bootstrap, lambda client: _entries(client, resource), once=True)
     chosen = _chosen(entries, names, resource)
     if not names and not everything and resource.type is not ResourceType.BROKER_LOGGER:
         chosen = [entry for entry in chosen if entry.source is not ConfigSource.DEFAULT]
@@ -247,7 +247,7 @@ def resources(
     async def work(client: Client) -> list[ConfigResource]:
         return await client.admin.list_config_resources(shown)
 
-    found = sorted(run(bootstrap, work))
+    found = sorted(run(bootstrap, work, once=True))
     if as_json:
         print_json([_resource_json(resource) for resource in found])
     elif found:

@@ -30,15 +30,18 @@ NAMES_COMPLETED_MAX: Final = 500
 Found = TypeVar("Found")
 
 
-def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], **settings: Any) -> Found:
-    """Does the work with a client of the cluster, in a loop of its own. Says what to do when no broker answers."""
+def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], *, once: bool = False, **settings: Any) -> Found:
+    """Does the work with a client of the cluster, in a loop of its own. Says what to do when no broker answers.
+
+    Who only looks asks `once`: a broker that is down is a thing to show, and not to wait for.
+    """
     import uvloop
 
     from headrace.client import Client
     from headrace.client.errors import Unreachable
 
     given: dict[str, Any] = {"client_id": "headrace-cli", "connect_timeout_s": CONNECT_TIMEOUT_S, **settings}
-    given.setdefault("operation_timeout_s", OPERATION_TIMEOUT_S)
+    given.setdefault("operation_timeout_s", 0.0 if once else OPERATION_TIMEOUT_S)
 
     async def main() -> Found:
         try:
@@ -121,9 +124,9 @@ def unknown_topic(name: str, names: Iterable[str]) -> Refused:
 def _complete_topics(context: typer.Context, incomplete: str) -> list[str]:
     """Names of topics, asked of the cluster. A shell that waits for them gets none rather than an error."""
     bootstrap = context.params.get("bootstrap") or os.environ.get(VARIABLE) or DEFAULT_BOOTSTRAP
-    timeouts = {"connect_timeout_s": COMPLETION_TIMEOUT_S, "request_timeout_s": COMPLETION_TIMEOUT_S}
+    timeouts: dict[str, Any] = dict.fromkeys(("connect_timeout_s", "request_timeout_s"), COMPLETION_TIMEOUT_S)
     try:
-        names = run(bootstrap, all_topics, operation_timeout_s=COMPLETION_TIMEOUT_S, **timeouts)
+        names = run(bootstrap, all_topics, once=True, **timeouts)
     except HeadraceError:
         return []
     hidden = not incomplete.startswith("_")

@@ -147,7 +147,7 @@ def _cluster_findings(bootstrap: str | None, packed: Bundle | None, metrics: lis
         return findings
 
     try:
-        return run(address, work)
+        return run(address, work, once=True)
     except Misused:
         raise
     except HeadraceError as error:

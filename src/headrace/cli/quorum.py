@@ -42,7 +42,7 @@ def describe(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
     async def work(client: Client) -> tuple[QuorumInfo, str]:
         return await client.admin.describe_quorum(), (await client.admin.describe_cluster()).cluster_id
 
-    found, cluster_id = run(bootstrap, work)
+    found, cluster_id = run(bootstrap, work, once=True)
     now_ms = time.time_ns() // 1_000_000
     if as_json:
         print_json(quorum_json(found, cluster_id))

@@ -182,7 +182,7 @@ def list_topics(
             topics = {name: topic for name, topic in topics.items() if internal or not topic.is_internal}
         return [TopicView(info) for info in topics.values()] if names_only else await views(client, topics)
 
-    shown = _sorted(run(bootstrap, work), sort)
+    shown = _sorted(run(bootstrap, work, once=True), sort)
     if names_only:
         names = [view.info.name for view in shown]
         print_json(names) if as_json else print("".join(f"{name}\n" for name in names), end="")
@@ -219,7 +219,7 @@ def describe(topics: Topics, as_json: Json = False, bootstrap: Bootstrap = DEFAU
     async def work(client: Client) -> list[TopicView]:
         return await views(client, matching(await all_topics(client), topics), in_full=True)
 
-    shown = run(bootstrap, work)
+    shown = run(bootstrap, work, once=True)
     if as_json:
         print_json([topic_json(view) for view in shown])
         return
@@ -324,7 +324,7 @@ def delete(
         wanted = [name for name in topics if not if_exists or name in there or _matches_any(name, there)]
         return await views(client, matching(there, wanted)) if wanted else []
 
-    found = run(bootstrap, find)
+    found = run(bootstrap, find, once=True)
     names = [view.info.name for view in found]
     if not dry_run and names:
         sure(f"Delete {_which(names)} with {_contents(found)}?", lambda: print_list(found), yes=yes)

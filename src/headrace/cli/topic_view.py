@@ -168,7 +168,9 @@ def _by_offsets(view: TopicView) -> str:
 
 def _newest(view: TopicView) -> str:
     newest = max(view.newest_ms.values(), default=-1)
-    return "no record" if newest < 0 and view.newest_ms else UNKNOWN if newest < 0 else f"{time_text(newest)} UTC"
+    if newest >= 0:
+        return f"{time_text(newest)} UTC"
+    return "no record" if len(view.newest_ms) == len(view.info.partitions) else UNKNOWN
 
 
 def print_configs(configs: Sequence[ConfigEntry] | None) -> None:
