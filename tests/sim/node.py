@@ -24,7 +24,7 @@ STEPS_MAX = 100_000
 SMALL_SEGMENTS = {"segment.ms": "400", "index.interval.bytes": "100", "segment.index.bytes": "120"}
 TOPICS = [
     NewTopic("plain", 2, configs={"retention.ms": "-1"}),
-    NewTopic("rolling", 1, configs={"retention.ms": "-1", **SMALL_SEGMENTS}),
+    NewTopic("rolling", 1, configs={"retention.ms": "-1", "compression.type": "lz4", **SMALL_SEGMENTS}),
     NewTopic(COMPACTED[0], 1, configs=CONFIGS),
     NewTopic("synced", 1, configs={"retention.ms": "-1", "flush.messages": "1", "segment.ms": "300"}),
 ]
