@@ -181,17 +181,36 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
             state(topic_id=b"?" * 16),
         ]
     )
-    assert cluster.delete(request) == [
-        ("a", 0),
-        ("b", 0),
-        ("c", Error.INVALID_REQUEST),
-        (None, Error.INVALID_REQUEST),
-        ("unknown", Error.UNKNOWN_TOPIC_OR_PARTITION),
-        (None, Error.UNKNOWN_TOPIC_ID),
-    ]
+    assert dict(cluster.delete(request)) == {
+        "a": 0,
+        "b": 0,
+        "c": Error.INVALID_REQUEST,
+        "unknown": Error.UNKNOWN_TOPIC_OR_PARTITION,
+        None: Error.UNKNOWN_TOPIC_ID,
+    }
     assert list(cluster.image.topic_ids) == ["c"]
     assert cluster.delete(m.DeleteTopicsRequest(topic_names=["c"])) == [("c", 0)]
     assert by_name not in cluster.image.topics
+
+
+def test_a_topic_that_is_to_be_deleted_twice_is_refused_once_as_in_kafka() -> None:
+    cluster = Cluster()
+    (made,) = cluster.create(automatic("a"))
+    state = m.DeleteTopicsRequest.DeleteTopicState
+    for topics, name in (
+        ([state(name="a")] * 2, "a"),
+        ([state(topic_id=made.topic_id)] * 2, None),
+        ([state(name="a"), state(topic_id=made.topic_id)], "a"),
+    ):
+        assert cluster.delete(m.DeleteTopicsRequest(topics=topics)) == [(name, Error.INVALID_REQUEST)]
+    assert list(cluster.image.topic_ids) == ["a"]
+
+
+def test_the_metadata_log_is_no_topic_and_replicas_are_looked_at_before_partitions() -> None:
+    (metadata,) = Cluster().create(automatic("__cluster_metadata"))
+    assert metadata.error_code == Error.INVALID_REQUEST
+    (neither,) = Cluster().create(Wanted(name="t", num_partitions=0, replication_factor=0))
+    assert neither.error_code == Error.INVALID_REPLICATION_FACTOR
 
 
 def test_a_topic_is_deleted_by_its_name_or_its_id_and_not_by_both_or_neither() -> None:

@@ -12,7 +12,7 @@ from headrace.errors import Error, Refused
 from headrace.metadata.assignment import check_new_assignment
 from headrace.metadata.collisions import Collisions, may_collide
 from headrace.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY, Broker, Image, Partition, ResourceType, Topic
-from headrace.metadata.names import check_name, folded
+from headrace.metadata.names import METADATA, check_name, folded
 from headrace.metadata.placement import Candidate, place
 from headrace.metadata.snapshot import Versioned, partition_record
 from headrace.protocol import messages as m
@@ -22,6 +22,7 @@ PARTITIONS_A_REQUEST_MAX: Final = 10_000
 DYNAMIC_TOPIC_CONFIG: Final = 1
 DEFAULT_CONFIG: Final = 5
 NO_ID: Final = bytes(16)
+_MORE_THAN_ONCE: Final = "The topic is in the request more than once."
 
 DescribedConfig = m.CreateTopicsResponse.CreatableTopicConfigs
 Named = TypeVar("Named", bound=Hashable)
@@ -91,6 +92,8 @@ class Topics:
     def _create(
         self, wanted: m.CreateTopicsRequest.CreatableTopic, taken: Mapping[str, str], partitions_left: int
     ) -> tuple[Topic, Mapping[str, str], list[Versioned]]:
+        if wanted.name == METADATA:
+            raise Refused(Error.INVALID_REQUEST, f"{METADATA} is the metadata log, and is not created.")
         check_name(wanted.name)
         if wanted.name in self._image.topic_ids:
             raise Refused(Error.TOPIC_ALREADY_EXISTS, f"Topic '{wanted.name}' already exists.")
@@ -122,14 +125,14 @@ class Topics:
         return settings
 
     def _automatic(self, wanted: m.CreateTopicsRequest.CreatableTopic, partitions_left: int) -> list[list[int]]:
+        factor = self._defaults.replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
+        if factor <= 0:
+            raise Refused(Error.INVALID_REPLICATION_FACTOR, f"A partition has at least one replica, not {factor}.")
         partitions = self._defaults.partitions if wanted.num_partitions == -1 else wanted.num_partitions
         if partitions <= 0:
             raise Refused(Error.INVALID_PARTITIONS, f"A topic has at least one partition, not {partitions}.")
         if partitions > partitions_left:
             raise _too_many()
-        factor = self._defaults.replication_factor if wanted.replication_factor == -1 else wanted.replication_factor
-        if factor <= 0:
-            raise Refused(Error.INVALID_REPLICATION_FACTOR, f"A partition has at least one replica, not {factor}.")
         return place(self._candidates(), partitions, factor, self._choose)
 
     def _manual(self, wanted: m.CreateTopicsRequest.CreatableTopic, partitions_left: int) -> list[list[int]]:
@@ -201,35 +204,42 @@ class Topics:
     # --- delete -------------------------------------------------------------------------------------------------------
 
     def delete(self, request: m.DeleteTopicsRequest) -> tuple[list[Versioned], m.DeleteTopicsResponse]:
-        """By name or by id; one that is named in several ways is refused each time, as in Kafka."""
-        wanted: list[tuple[str | None, bytes]] = [(name, NO_ID) for name in request.topic_names]
-        wanted += [(topic.name, topic.topic_id) for topic in request.topics]
-        found = [self._find(name, topic_id) for name, topic_id in wanted]
-        twice = _twice(wanted)
-        found_twice = _twice(topic.id for topic in found if topic is not None)
-        records: list[Versioned] = []
+        """By name or by id. One that is in the request more than once is refused, once; both ways, also."""
         response = m.DeleteTopicsResponse()
-        result = m.DeleteTopicsResponse.DeletableTopicResult
-        for (name, topic_id), topic in zip(wanted, found, strict=True):
-            if (name is None) == (topic_id == NO_ID):
-                refusal = Refused(Error.INVALID_REQUEST, "A topic is deleted by its name or by its id, one of them.")
-            elif (name, topic_id) in twice or (topic is not None and topic.id in found_twice):
-                refusal = Refused(Error.INVALID_REQUEST, "The topic is in the request more than once.")
-            elif topic is not None:
-                records.append((m.RemoveTopicRecord(topic_id=topic.id), 0))
-                response.responses.append(result(name=topic.name, topic_id=topic.id))
-                continue
-            elif name is None:
-                refusal = Refused(Error.UNKNOWN_TOPIC_ID, "There is no topic with this id.")
+        names: Counter[str] = Counter(request.topic_names)
+        ids: Counter[bytes] = Counter()
+        for wanted in request.topics:
+            if (wanted.name is None) == (wanted.topic_id == NO_ID):
+                text = "A topic is deleted by its name or by its id, one of them."
+                response.responses.append(_kept(wanted.name, wanted.topic_id, Error.INVALID_REQUEST, text))
+            elif wanted.name is not None:
+                names[wanted.name] += 1
             else:
-                refusal = Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, f"There is no topic {name}.")
-            response.responses.append(
-                result(name=name, topic_id=topic_id, error_code=refusal.error, error_message=refusal.text)
-            )
-        return records, response
-
-    def _find(self, name: str | None, topic_id: bytes) -> Topic | None:
-        return self._image.topics.get(topic_id) if name is None else self._image.topic(name)
+                ids[wanted.topic_id] += 1
+        doomed: dict[bytes, Topic] = {}
+        for topic_id, count in ids.items():
+            topic = self._image.topics.get(topic_id)
+            if count > 1:
+                response.responses.append(_kept(None, topic_id, Error.INVALID_REQUEST, _MORE_THAN_ONCE))
+            elif topic is None:
+                text = "There is no topic with this id."
+                response.responses.append(_kept(None, topic_id, Error.UNKNOWN_TOPIC_ID, text))
+            else:
+                doomed[topic_id] = topic
+        for name, count in names.items():
+            topic = self._image.topic(name)
+            if count > 1:
+                response.responses.append(_kept(name, NO_ID, Error.INVALID_REQUEST, _MORE_THAN_ONCE))
+            elif topic is None:
+                text = f"There is no topic {name}."
+                response.responses.append(_kept(name, NO_ID, Error.UNKNOWN_TOPIC_OR_PARTITION, text))
+            elif doomed.pop(topic.id, None) is not None:
+                response.responses.append(_kept(name, topic.id, Error.INVALID_REQUEST, _MORE_THAN_ONCE))
+            else:
+                doomed[topic.id] = topic
+        result = m.DeleteTopicsResponse.DeletableTopicResult
+        response.responses += [result(name=topic.name, topic_id=topic.id) for topic in doomed.values()]
+        return [(m.RemoveTopicRecord(topic_id=topic_id), 0) for topic_id in doomed], response
 
     # --- more partitions ----------------------------------------------------------------------------------------------
 
@@ -295,6 +305,12 @@ def _only_directory(broker: Broker) -> bytes:
 def _twice(named: Iterable[Named]) -> frozenset[Named]:
     """Those that are in a request more than once, in one pass: a request may name a million."""
     return frozenset(name for name, count in Counter(named).items() if count > 1)
+
+
+def _kept(name: str | None, topic_id: bytes, error: Error, text: str) -> m.DeleteTopicsResponse.DeletableTopicResult:
+    return m.DeleteTopicsResponse.DeletableTopicResult(
+        name=name, topic_id=topic_id, error_code=error, error_message=text
+    )
 
 
 def _too_many() -> Refused:
