@@ -257,6 +257,21 @@ def test_without_the_feature_the_protocol_before_is_followed() -> None:
     run(check())
 
 
+def test_verification_is_switched_off_while_the_node_runs() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t")
+            who = await identity(peer)
+            assert await produce(peer, who, b"a", version=9) == Error.INVALID_TXN_STATE
+            kind = m.IncrementalAlterConfigsRequest
+            setting = kind.AlterableConfig(name="transaction.partition.verification.enable", value="false")
+            request = kind(resources=[kind.AlterConfigsResource(resource_type=4, resource_name="", configs=[setting])])
+            assert not (await ask(peer, request, 1)).responses[0].error_code
+            assert await produce(peer, who, b"a", version=9) == Error.NONE
+
+    run(check())
+
+
 def test_two_phase_commit_is_offered_only_where_it_is_allowed() -> None:
     async def offered(**settings: Any) -> int:
         async with running(**settings) as node, connected(node) as peer:

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 
 from headrace.broker.listeners import Listeners
+from headrace.broker.transaction_coordinator import TransactionCoordinator
 from headrace.config import CleanerConfig, NodeConfig
 from headrace.metadata.delta import Delta
 from headrace.metadata.dynamic import Dynamic
@@ -74,6 +75,10 @@ def follow_connections(dynamic: DynamicConfig, listeners: Listeners) -> None:
 
 def follow_upkeep(dynamic: DynamicConfig, upkeep: Upkeep) -> None:
     dynamic.subscribe(lambda config: upkeep.configure(config.storage))
+
+
+def follow_transactions(dynamic: DynamicConfig, transactions: TransactionCoordinator) -> None:
+    dynamic.subscribe(lambda config: transactions.configure(config.transactions))
 
 
 class CleanerWorkers:

@@ -23,6 +23,7 @@ from headrace.broker.dynamic_config import (
     DynamicConfig,
     follow_connections,
     follow_topics,
+    follow_transactions,
     follow_upkeep,
 )
 from headrace.broker.fetch import Fetch
@@ -301,6 +302,7 @@ class Node:
             random_bytes=self._ports.random_bytes,
             call_soon=self._loop.call_soon,
         )
+        follow_transactions(self._dynamic, coordinators.transactions)
         topic_metadata = TopicMetadata(
             loader,
             self.cluster_id,

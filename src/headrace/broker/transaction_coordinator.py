@@ -78,7 +78,8 @@ class TransactionCoordinator:
             is_led=self._is_led,
         )
         self.runtime.effects[WriteMarkers] = self.markers.write
-        self.verifier = Transactions(self.runtime, config, lambda: loader.image, producer_ids, calls, self._create)
+        self.verifier = Transactions(self.runtime, lambda: loader.image, producer_ids, calls, self._create)
+        self.configure(config)
         self._writer = MarkerWriter(replicas, {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: self.runtime})
         calls.serves[m.WriteTxnMarkersRequest] = self._writer.write
         self._offsets = TransactionalOffsets(groups, replicas, self.verifier)
@@ -88,6 +89,11 @@ class TransactionCoordinator:
 
     def _shard(self, timers: Timers, leader_epoch: int) -> TransactionShard:
         return TransactionShard(leader_epoch, timers, self._config, self._producer_ids.take)
+
+    def configure(self, config: TransactionConfig) -> None:
+        """Other settings, from the next request on; those of shards from their next load on."""
+        self._config = config
+        self.verifier.is_enabled = config.transaction_partition_verification_enable
 
     def _written(self, effect: WriteMarkers) -> None:
         self.runtime.ask(

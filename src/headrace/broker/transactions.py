@@ -13,7 +13,6 @@ from typing import Final
 from headrace.broker.broker_calls import Answered, BrokerCalls
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.slot_reply import SlotReply
-from headrace.config.transactions import TransactionConfig
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Outcome, Reply
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for, partitions_of
@@ -44,7 +43,6 @@ Wanted = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 class Transactions:
     __slots__ = (
         "_calls",
-        "_config",
         "_create",
         "_image",
         "_producer_ids",
@@ -52,13 +50,13 @@ class Transactions:
         "add_errors",
         "end_errors",
         "init_errors",
+        "is_enabled",
         "offsets_errors",
     )
 
     def __init__(
         self,
         runtime: Runtime[TransactionShard],
-        config: TransactionConfig,
         image: Callable[[], Image],
         producer_ids: ProducerIds,
         calls: BrokerCalls,
@@ -66,12 +64,13 @@ class Transactions:
     ) -> None:
         """`create` creates a state topic, and calls when it is there, or can't be."""
         self._runtime = runtime
-        self._config = config
         self._image = image
         self._producer_ids = producer_ids
         self._calls = calls
         self._create = create
         calls.serves[m.AddPartitionsToTxnRequest] = partial(self._add, ADD_VERSION)
+        self.is_enabled = True
+        """transaction.partition.verification.enable"""
         self.init_errors: dict[int, int] = {}
         self.add_errors: dict[int, int] = {}
         self.offsets_errors: dict[int, int] = {}
@@ -184,10 +183,6 @@ class Transactions:
         self._runtime.ask(body.transactional_id, lambda shard, now_ms: shard.end(body, version, answer, now_ms), answer)
 
     # ------------------------------------------------------------------------------- what partitions ask (see Verifier)
-
-    @property
-    def is_enabled(self) -> bool:
-        return self._config.transaction_partition_verification_enable
 
     def verify(
         self,
