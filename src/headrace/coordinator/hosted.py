@@ -20,11 +20,12 @@ from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.protocol.batch import NO_EPOCH, NO_PRODUCER
+from headrace.protocol.batch import Batch as RecordBatch
 from headrace.protocol.batch_builder import build
 from headrace.protocol.compression import Compression
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait, Waits
-from headrace.storage.append import Appended
+from headrace.storage.append import Appended, Prepared
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -253,6 +254,16 @@ class HostedShard(Generic[S]):
         assert self._shard is not None
         records, stamp = outcome.records, outcome.stamp
         limit = self._partition.log.config.max_message_bytes - _BATCH_OVERHEAD_BYTES
+        batches = self._batches
+        if len(records) == 1 and batches and batches[-1][0] == stamp:
+            record = records[0]
+            size = self._batch_bytes + _size(record)
+            if size <= limit:  # as nearly all are: a commit that joins others
+                self._batch_bytes = size
+                batches[-1][1].append((record.key, record.value, (), now_ms))
+                self._shard.replay(record.key, record.value, self._next_offset, now_ms, stamp)
+                self._next_offset += 1
+                return True
         sizes = [_size(record) for record in records]
         total = sum(sizes)
         if total > limit and (outcome.is_atomic or max(sizes) > limit):
@@ -266,7 +277,7 @@ class HostedShard(Generic[S]):
             refused = [_Refusal(reply, Error.UNKNOWN_SERVER_ERROR) for reply, _ in outcome.replies]
             self._take(Outcome(effects=[*refused]), now_ms)
             return False
-        batches, replay, offset = self._batches, self._shard.replay, self._next_offset
+        replay, offset = self._shard.replay, self._next_offset
         joins = bool(batches) and batches[-1][0] == stamp and self._batch_bytes + total <= limit
         for record, size in zip(records, sizes, strict=True):
             if not joins or self._batch_bytes + size > limit:
@@ -294,7 +305,8 @@ class HostedShard(Generic[S]):
         first_offset = self._next_offset - sum(len(records) for _, records in batches)
         try:
             for stamp, records in batches:
-                appended = partition.append_own(self._encode(stamp, records), now_ms)
+                content = self._encode(stamp, records)
+                appended = partition.append_own(content, now_ms, prepared=_prepared(partition, content, now_ms))
                 if appended.first_offset != first_offset:
                     raise Refused(
                         Error.UNKNOWN_SERVER_ERROR,
@@ -438,6 +450,14 @@ class _Refusal:
         self.reply = reply
         self.error = error
         self.text = text
+
+
+def _prepared(partition: Partition, content: memoryview, now_ms: int) -> Prepared | None:
+    """What was made here needs no checks, unless the topic's settings are others than coordinators give it."""
+    rules = partition.log.rules
+    if rules.is_append_time or rules.codec is not None or len(content) > rules.segment_bytes:
+        return None
+    return Prepared(rules, content, [RecordBatch(content)], now_ms)
 
 
 def _refuse_all(outcome: Outcome, error: Error) -> None:

@@ -226,7 +226,9 @@ class Partition:
         self._synced.add(offset, reached)
         self._host.flush_soon(self)
 
-    def append_own(self, records: memoryview, now_ms: int, transaction_version: int = 0) -> Appended:
+    def append_own(
+        self, records: memoryview, now_ms: int, transaction_version: int = 0, prepared: Prepared | None = None
+    ) -> Appended:
         """Appends what a coordinator writes, its state or a marker, as leader and with acks=all. Raises as `append`."""
         if not self.is_leader:
             raise self._not_leader()
@@ -234,7 +236,12 @@ class Partition:
         if not in_sync.is_enough:
             raise self._not_enough()
         appended = self.log.append_as_leader(
-            records, self.leader_epoch, now_ms, Origin.COORDINATOR, transaction_version=transaction_version
+            records,
+            self.leader_epoch,
+            now_ms,
+            Origin.COORDINATOR,
+            transaction_version=transaction_version,
+            prepared=prepared,
         )
         size_bytes, traffic = appended.size_bytes, self.traffic
         self._unseen_bytes += size_bytes
