@@ -14,6 +14,10 @@
     fetch a [epoch=7]             may it read offsets?
     wait 5000                     time passes, in milliseconds
     fail-over                     another node loads the groups from the log
+    cjoin a [topics=t] ...        a consumer of the classic protocol joins, and again when it is given a member id
+    csync a [a=t0,t1 b=t2]        it asks for its assignment; who leads a classic group hands one in
+    cbeat a                       its heartbeat
+    cleave a                      it leaves
     show                          the group: state, epochs, and members with what they have -> what they shall have
     log                           what was written since the last time
     describe [NAME]               what ConsumerGroupDescribe says
@@ -23,17 +27,22 @@ A member gives up what it is not assigned any more when it `owns` is said: `beat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from headrace.config.coordinators import GroupConfig, OffsetsConfig
+from headrace.coordinator.groups.classic import ClassicGroup
+from headrace.coordinator.groups.consumer.embedded import read_assignment, write_assignment
 from headrace.coordinator.groups.consumer.group import ConsumerGroup
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.shard import GroupShard
+from headrace.coordinator.shard import Outcome
 from headrace.errors import Error, Refused
 from headrace.protocol import messages as m
+from headrace.protocol.codec import encode_bytes
 from headrace.protocol.shape import Kind
 from headrace.protocol.state import decode_key, decode_value
+from tests.coordinator.classic_script import Told
 from tests.coordinator.clusters import ToyCluster, topic_id
 from tests.coordinator.pure import Answer, ManualTimers, PureRuntime
 
@@ -48,6 +57,7 @@ class Consumer:
         self.assigned: dict[bytes, list[int]] = {}
         self.instance_id: str | None = None
         self.before: tuple[int, dict[bytes, list[int]]] = (0, {})
+        self.classic_id = ""
 
 
 class ConsumerScript:
@@ -57,6 +67,7 @@ class ConsumerScript:
         self._config: dict[str, Any] = {}
         self._runtime: PureRuntime | None = None
         self._written = 0
+        self._heard: list[str] = []
 
     def command(self, line: str) -> list[str]:
         words = line.split()
@@ -68,7 +79,10 @@ class ConsumerScript:
                 what[name] = value
             else:
                 plain.append(word)
-        return list(getattr(self, "do_" + words[0].replace("-", "_"))(*plain, **what) or ())
+        happened = list(getattr(self, "do_" + words[0].replace("-", "_"))(*plain, **what) or ())
+        happened += self._heard
+        self._heard = []
+        return happened
 
     @property
     def runtime(self) -> PureRuntime:
@@ -208,17 +222,132 @@ class ConsumerScript:
             f"{name} reads",
         )
 
+    # --- members of the classic protocol ------------------------------------------------------------------------------
+
+    def do_cjoin(self, name: str, **what: str) -> None:
+        member = self.members.setdefault(name, Consumer(name))
+        member.instance_id = what.get("instance", member.instance_id)
+        owned = what.get("owns", ",".join(self._names(member.assigned)))
+        kind = m.ConsumerProtocolSubscription
+        subscription = kind(
+            topics=what.get("topics", "t").split(","),
+            owned_partitions=[
+                kind.TopicPartition(topic=topic.topic_id.rstrip(bytes(1)).decode(), partitions=topic.partitions)
+                for topic in _owned(owned) or ()
+            ],
+            generation_id=member.epoch or -1,
+        )
+        metadata = (3).to_bytes(2) + encode_bytes(subscription, 3)
+        body = m.JoinGroupRequest(
+            group_id=GROUP,
+            member_id=what.get("id", member.classic_id),
+            group_instance_id=member.instance_id,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=int(what.get("timeout", 60_000)),
+            protocol_type=what.get("type", "consumer"),
+            protocols=[
+                m.JoinGroupRequest.JoinGroupRequestProtocol(name=protocol, metadata=metadata)
+                for protocol in what.get("protocols", "cooperative-sticky").split(",")
+            ],
+        )
+
+        def told(response: m.JoinGroupResponse) -> None:
+            error = Error(response.error_code)
+            if error is Error.MEMBER_ID_REQUIRED:
+                member.classic_id = response.member_id
+                self.do_cjoin(name, **what)
+                return
+            if error:
+                self._heard.append(f"{name}: {error.name}")
+                return
+            member.classic_id, member.epoch = response.member_id, response.generation_id
+            leads = f", leads {len(response.members)}" if response.members else ""
+            self._heard.append(f"{name}: generation {response.generation_id}, {response.protocol_name}{leads}")
+
+        self._classic(lambda shard, now_ms, reply: shard.classic.join(body, 9, "client", "/host", reply, now_ms), told)
+
+    def do_csync(self, name: str, **assigned: str) -> None:
+        member = self.members[name]
+        body = m.SyncGroupRequest(
+            group_id=GROUP,
+            member_id=member.classic_id,
+            generation_id=member.epoch,
+            group_instance_id=member.instance_id,
+            protocol_type="consumer",
+            assignments=[
+                m.SyncGroupRequest.SyncGroupRequestAssignment(
+                    member_id=self.members[who].classic_id,
+                    assignment=write_assignment(
+                        {t.topic_id: tuple(t.partitions) for t in _owned(owned) or ()}, 3, self._cluster.image
+                    ),
+                )
+                for who, owned in assigned.items()
+            ],
+        )
+
+        def told(response: m.SyncGroupResponse) -> None:
+            if response.error_code:
+                self._heard.append(f"{name}: {Error(response.error_code).name}")
+                return
+            got = read_assignment(response.assignment, self._cluster.image)
+            member.assigned = {topic: list(partitions) for topic, partitions in got.items()}
+            self._heard.append(f"{name}: owns {' '.join(self._names(got)) or 'nothing'}")
+
+        self._classic(lambda shard, now_ms, reply: shard.classic.sync(body, reply, now_ms), told)
+
+    def do_cbeat(self, name: str, generation: str | None = None) -> None:
+        member = self.members[name]
+        body = m.HeartbeatRequest(
+            group_id=GROUP,
+            member_id=member.classic_id,
+            generation_id=member.epoch if generation is None else int(generation),
+            group_instance_id=member.instance_id,
+        )
+        self._classic(
+            lambda shard, now_ms, reply: shard.classic.heartbeat(body, reply, now_ms),
+            lambda response: self._heard.append(f"{name}: {Error(response.error_code).name}"),
+        )
+
+    def do_cleave(self, *names: str) -> None:
+        kind = m.LeaveGroupRequest
+        body = kind(
+            group_id=GROUP,
+            members=[
+                kind.MemberIdentity(member_id=self.members[n].classic_id, group_instance_id=self.members[n].instance_id)
+                for n in names
+            ],
+        )
+        self._classic(
+            lambda shard, now_ms, reply: shard.classic.leave(body, 5, reply, now_ms),
+            lambda response: self._heard.extend(
+                f"{name}: {Error(one.error_code).name}" for name, one in zip(names, response.members, strict=True)
+            ),
+        )
+
+    def _classic(self, ask: Callable[[Any, int, Any], Outcome], told: Callable[[Any], None]) -> None:
+        reply = Told(told, lambda error: m.HeartbeatResponse(error_code=error))
+        self.runtime.ask(lambda shard, now_ms: ask(shard, now_ms, reply), cast("Answer", reply))
+
     # --- what there is ------------------------------------------------------------------------------------------------
 
     def do_show(self) -> Iterable[str]:
         group = self._group()
         if group is None:
-            yield "there is no consumer group"
+            found = self.runtime.shard.context.groups.get(GROUP)
+            if isinstance(found, ClassicGroup):
+                yield f"classic: {found.state}, generation {found.generation}"
+                for one in found.members.values():
+                    owned = self._names(read_assignment(one.assignment, self._cluster.image))
+                    yield f"{self._called(one.member_id)}: {' '.join(owned) or '-'}"
+            else:
+                yield "there is no consumer group"
             return
         yield f"{group.state}, epoch {group.epoch}, target of epoch {group.assignment_epoch}"
         for member in group.members.values():
             current = member.current
-            text = f"{member.id} epoch {current.epoch}: {' '.join(self._names(current.assigned)) or '-'}"
+            speaks = " (classic)" if member.is_classic else ""
+            has = " ".join(self._names(current.assigned)) or "-"
+            text = f"{self._called(member.id)}{speaks} epoch {current.epoch}: {has}"
             if current.revoking:
                 text += f", gives up {' '.join(self._names(current.revoking))}"
             target = group.target(member.id)
@@ -259,15 +388,19 @@ class ConsumerScript:
 
     def _told(self, key: Any, value: Any) -> str:
         name = key.shape.name.removeprefix("ConsumerGroup").removesuffix("Key")
-        who = getattr(key, "member_id", getattr(key, "regular_expression", ""))
+        who = self._called(getattr(key, "member_id", getattr(key, "regular_expression", "")))
         head = f"{name} {who}".strip()
         if value is None:
             return f"{head}: gone"
         match name:
             case "Metadata":
                 return f"{head}: epoch {value.epoch}"
+            case "GroupMetadata":
+                return f"{head}: generation {value.generation}, {len(value.members)} members"
             case "MemberMetadata":
                 wants = " ".join(value.subscribed_topic_names) or value.subscribed_topic_regex
+                if value.classic_member_metadata is not None:
+                    wants += " (classic)"
                 return f"{head}: wants {wants}"
             case "TargetAssignmentMetadata":
                 return f"{head}: epoch {value.assignment_epoch}"
@@ -282,6 +415,10 @@ class ConsumerScript:
             case "RegularExpression":
                 return f"{head}: {' '.join(value.topics) or '-'}"
         return f"{head}: {value!r}"
+
+    def _called(self, member_id: str) -> str:
+        known = {member.classic_id: name for name, member in self.members.items() if member.classic_id}
+        return known.get(member_id, member_id)
 
     def _names(self, assignment: Mapping[bytes, Iterable[int]]) -> list[str]:
         names = {topic.id: topic.name for topic in self.runtime.image.topics.values()}

@@ -31,6 +31,8 @@ from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
 
 UPGRADES = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+FIRST_EPOCH = 1
+"""Of a group that nobody was told a generation of yet: in epoch 0 members have not joined."""
 DOWNGRADES = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
@@ -47,21 +49,22 @@ def upgraded(group: ClassicGroup, context: GroupContext, topics: Topics) -> Cons
     ):
         raise Refused(Error.GROUP_ID_NOT_FOUND, f"Group {group.group_id} is not a consumer group.")
     made = ConsumerGroup(group.group_id)
-    made.apply_epoch(group.generation, 0)
-    made.assignment_epoch = group.generation
+    epoch = max(group.generation, FIRST_EPOCH)
+    made.apply_epoch(epoch, 0)
+    made.assignment_epoch = epoch
     for member in group.members.values():
         try:
-            _take_over(made, member, group, context.image)
+            _take_over(made, member, group.protocol, context.image)
         except Refused as refused:
             raise Refused(
                 Error.GROUP_ID_NOT_FOUND, f"Group {group.group_id} can't become a consumer group: {refused.text}"
             ) from None
-    made.apply_epoch(group.generation, View(made, topics).metadata_hash())
+    made.apply_epoch(epoch, View(made, topics).metadata_hash())
     return made
 
 
-def _take_over(made: ConsumerGroup, member: MemberOfClassic, group: ClassicGroup, image: Image) -> None:
-    chosen = member.protocols.get(group.protocol or "")
+def _take_over(made: ConsumerGroup, member: MemberOfClassic, protocol: str | None, image: Image) -> None:
+    chosen = member.protocols.get(protocol or "")
     said = read_subscription(next(iter(member.protocols.values()), b"") if chosen is None else chosen)
     made.apply_subscription(
         member.member_id,
@@ -82,7 +85,7 @@ def _take_over(made: ConsumerGroup, member: MemberOfClassic, group: ClassicGroup
         if free := tuple([partition for partition in partitions if partition not in taken]):
             assigned[topic_id] = free
     made.apply_target(member.member_id, assigned)
-    made.apply_current(member.member_id, Current(group.generation, group.generation, assigned=assigned))
+    made.apply_current(member.member_id, Current(made.epoch, made.epoch, assigned=assigned))
 
 
 def upgrade_records(group: ClassicGroup, made: ConsumerGroup) -> list[StateRecord]:
