@@ -8,6 +8,7 @@ import pytest
 
 from headrace.broker.produce import Produce
 from headrace.errors import Error
+from headrace.net.budget import Budget
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.apis import find_api
@@ -32,6 +33,9 @@ class Slot:
 
 class Listener:
     name = "PLAINTEXT"
+
+    def __init__(self) -> None:
+        self.budget = Budget(1 << 20)
 
 
 class Coordinator:

@@ -70,7 +70,9 @@ def test_what_comes_behind_waits_and_other_partitions_do_not() -> None:
     second = producer.send(request_of(ready))
     aside = producer.one(batch(b"aside"), topic="other")
     assert (waits(first), waits(second), aside.error_code) == (True, True, Error.NONE)
+    assert producer.listener.budget.held_bytes > 2 * len(ready)
     host.drain()
+    assert producer.listener.budget.held_bytes == 0
     assert (answered(first).base_offset, answered(second).base_offset) == (0, 1)
     assert not host.partition().held
     assert not waits(producer.send(request_of(batch(b"third", compression=Compression.ZSTD))))

@@ -16,19 +16,18 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 
-PARTITIONS_A_PAGE_MAX: Final = 2000
-"""max.request.partition.size.limit of Kafka."""
-
 Response = m.DescribeTopicPartitionsResponse
 TopicAnswer = Response.DescribeTopicPartitionsResponseTopic
 PartitionAnswer = Response.DescribeTopicPartitionsResponsePartition
 
 
 class TopicPartitions:
-    __slots__ = ("_loader",)
+    __slots__ = ("_loader", "_page_max")
 
-    def __init__(self, loader: Loader) -> None:
+    def __init__(self, loader: Loader, page_max: int) -> None:
+        """A page has at most so many partitions."""
         self._loader = loader
+        self._page_max = page_max
 
     def describe(self, connection: Connection, request: Request) -> m.DescribeTopicPartitionsResponse:
         """Topics by name, in order; a page begins at the cursor, and says where the next one does."""
@@ -39,7 +38,7 @@ class TopicPartitions:
         wanted = sorted({name for name in names if name >= after})
         if cursor is not None and (cursor.partition_index < 0 or (body.topics and after not in wanted)):
             return _refused(body)
-        room = max(1, min(body.response_partition_limit, PARTITIONS_A_PAGE_MAX))
+        room = max(1, min(body.response_partition_limit, self._page_max))
         response = Response()
         for name in wanted:
             if room == 0:

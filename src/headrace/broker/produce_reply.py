@@ -65,6 +65,11 @@ class HeldBatch:
         self._append: Callable[[HeldBatch], None] | None = None
         self._turn: Turn = partition.hold(self._go)
 
+    @property
+    def held_bytes(self) -> int:
+        """What it takes of the memory for requests: its copy, and what becomes of it."""
+        return 2 * len(self.records)
+
     def need(self) -> Callable[[Refused | None], None]:
         """One more thing is to be done: call what this returns, once and on the loop, when it is, or with why not."""
         self._needs += 1
@@ -127,6 +132,8 @@ class PendingReply:
             part.answer.error_code = Error.REQUEST_TIMED_OUT  # until it is known better
         for partition, appended, answer in waiting:
             self._wait(partition, appended, answer)
+        if held:
+            self._connection.listener.budget.hold(sum(part.held_bytes for part in held))
         for part in held:
             part.begin(self._append)
 
@@ -137,6 +144,7 @@ class PendingReply:
     def _append(self, held: HeldBatch) -> None:
         """It is its turn. Whether the reply has been sent meanwhile does not matter: the client does not know."""
         waiting: list[Waiting] = []
+        self._connection.listener.budget.give_back(held.held_bytes)
         if not self._produce.append_held(held, self._connection, self._request, self._reply, waiting):
             self._has_errors = True
         if waiting:

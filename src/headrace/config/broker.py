@@ -24,6 +24,11 @@ class RequestConfig(Group):
         kafka="Kafka has no such limit: a small frame can make it allocate a large array.",
         doc="The most array elements and tagged fields that one request may hold, in all its arrays together.",
     )
+    max_request_partition_size_limit: int = integer(
+        default=2000,
+        least=1,
+        doc="The most partitions in one reply to DescribeTopicPartitions; the rest is on the next page.",
+    )
     record_batch_max_decompressed_bytes: int = long(
         default=128 * MIB,
         least=1,

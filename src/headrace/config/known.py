@@ -114,14 +114,6 @@ quota.window.num | int | 11 | r | 1.. | The samples behind the quotas of clients
 quota.window.size.seconds | int | 1 | r | 1.. | How long each of them is.
 """,
 )
-LIMITS: Final = Section(
-    "Limits that others take",
-    "The part that takes it is not there yet, so it has nothing to limit.",
-    False,
-    """\
-max.request.partition.size.limit | int | 2000 | r | 1.. | The most partitions in one reply to DescribeTopicPartitions.
-""",
-)
 PLUGINS: Final = Section(
     "Classes of Java",
     "it names a class of Java, and none can be loaded here.",
@@ -241,7 +233,6 @@ SECTIONS: Final = (
     ONE_NODE,
     METADATA,
     MEASURES,
-    LIMITS,
     PLUGINS,
     ROLES,
     TIERED,

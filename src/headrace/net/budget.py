@@ -27,6 +27,10 @@ class Budget:
         self._waiting[granted] = count_bytes
         return False
 
+    def hold(self, count_bytes: int) -> None:
+        """Bytes that are there already, of a request that is kept after it was read: others wait until they go."""
+        self.held_bytes += count_bytes
+
     def give_back(self, count_bytes: int) -> None:
         self.held_bytes -= count_bytes
         waiting = self._waiting
