@@ -356,7 +356,10 @@ class Node:
             Route(m.DescribeProducersRequest, Producers(replicas).describe),
             Route(m.UnregisterBrokerRequest, forward.handle),
             Route(m.ListConfigResourcesRequest, configs.list),
-            Route(m.DescribeTopicPartitionsRequest, TopicPartitions(loader, config.request.max_request_partition_size_limit).describe),
+            Route(
+                m.DescribeTopicPartitionsRequest,
+                TopicPartitions(loader, config.request.max_request_partition_size_limit).describe,
+            ),
             *coordinators.routes(),
         ]
         router = Router(routes, Serves.CLIENTS, self._loop, config.request.socket_request_max_elements)

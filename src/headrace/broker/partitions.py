@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
-from typing import Final
 
 from headrace.broker.operations import TOPIC_OPERATIONS
 from headrace.broker.topic_metadata import name_error, partition_view

@@ -23,6 +23,8 @@ from headrace.metadata.snapshot import Versioned
 from headrace.protocol import messages as m
 
 INT32_MAX: Final = 2**31 - 1
+HINTS_A_REQUEST_MAX: Final = 100
+"""After so many refusals of a request, the nearest name to an unknown one is not looked for: that takes a millisecond."""
 
 
 class Operation(IntEnum):
@@ -37,11 +39,13 @@ class Operation(IntEnum):
 class Configs:
     """Decides on an image, which the settings of the controller's own node follow."""
 
-    __slots__ = ("_dynamic", "_image")
+    __slots__ = ("_dynamic", "_hints_left", "_image")
 
     def __init__(self, image: Image, dynamic: Dynamic) -> None:
+        """For one request."""
         self._image = image
         self._dynamic = dynamic
+        self._hints_left = HINTS_A_REQUEST_MAX
 
     # --- requests -----------------------------------------------------------------------------------------------------
 
@@ -138,6 +142,16 @@ class Configs:
 
     def _check(self, resource: Resource, texts: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
         """Refuses what the resource can't be."""
+        kind, name = resource
+        if not self._hints_left and any(key not in settings_of(kind) for key in changes):
+            raise Refused(Error.INVALID_CONFIG, "The resource has no such setting.")
+        try:
+            self._check_one(resource, texts, changes)
+        except Refused:
+            self._hints_left = max(0, self._hints_left - 1)
+            raise
+
+    def _check_one(self, resource: Resource, texts: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
         kind, name = resource
         config = self._dynamic.config
         match kind:
