@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from headrace.broker.consumer_groups import ConsumerGroupApis
 from headrace.broker.find_coordinator import FindCoordinator
 from headrace.broker.forward import Channel
+from headrace.broker.group_notes import GroupNotes
 from headrace.broker.groups import GroupApis
 from headrace.broker.offset_commits import OffsetCommits
 from headrace.broker.producer_ids import ProducerIds
@@ -16,6 +17,7 @@ from headrace.broker.topics import Creates
 from headrace.broker.transaction_coordinator import TransactionCoordinator
 from headrace.config import NodeConfig
 from headrace.coordinator.groups.context import GroupContext
+from headrace.coordinator.groups.note import Note
 from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Timers
@@ -69,6 +71,7 @@ class Coordinators:
             commit_timeout_ms=config.offsets.offsets_commit_timeout_ms,
             compression=Compression(config.offsets.offsets_topic_compression_codec),
         )
+        self.groups.effects[Note] = GroupNotes(replicas.now_ms).tell
         self.find_coordinator = FindCoordinator(loader, self.topics)
         self.offsets = OffsetCommits(self.groups)
         self.group_apis = GroupApis(self.groups)

@@ -26,6 +26,7 @@ from headrace.coordinator.groups.classic.sessions import Sessions
 from headrace.coordinator.groups.classic.states import HEARTBEAT, State
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import Group, SimpleGroup
+from headrace.coordinator.groups.note import in_their_words
 from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS
 from headrace.errors import Error, Refused
@@ -40,6 +41,8 @@ GROUP_METADATA: Final = 2
 MAX_MESSAGE_BYTES: Final = LogConfig.settings["max.message.bytes"]
 BATCH_OVERHEAD_BYTES: Final = 200
 """What a batch takes besides its only record, and more."""
+LEAVING_MAX: Final = 1000
+"""How much is said of those who leave together."""
 _PREFIX_MAX: Final = 249
 """How much of a client's id or instance id is taken into its member id."""
 
@@ -103,6 +106,7 @@ class ClassicGroups:
             protocols=protocols_of(body.protocols),
             version=version,
             reply=reply,
+            reason=body.reason,
         )
         known = self._groups.get(body.group_id)
         if known is not None and not isinstance(known, ClassicGroup | SimpleGroup) and not known.is_empty:
@@ -232,7 +236,8 @@ class ClassicGroups:
         ]
         if isinstance(group, ClassicGroup) and Error.NONE in errors:
             if group.phase is not State.EMPTY:
-                self.rebalances.go_on(group, out, now_ms)
+                some = ", ".join(_leaving(who) for who, error in zip(body.members, errors, strict=True) if not error)
+                self.rebalances.go_on(group, f"{some[:LEAVING_MAX]} left", out, now_ms)
             self._forget_if_nobody_came(group)
         out.replies.append((reply, left(body, errors, version)))
         return out
@@ -261,7 +266,7 @@ class ClassicGroups:
         else:
             self.rebalances.remove(group, member, Error.UNKNOWN_MEMBER_ID, out)
             if group.phase is not State.PREPARING_REBALANCE:
-                self.rebalances.prepare(group, out, now_ms)
+                self.rebalances.prepare(group, out, now_ms, f"{member_id} was silent for too long")
             elif group.have_all_joined:
                 self.rebalances.complete_join(group, out, now_ms)
         self._forget_if_nobody_came(group)
@@ -313,7 +318,7 @@ class ClassicGroups:
         for group in [one for one in self._groups.values() if isinstance(one, ClassicGroup)]:
             self.take_in(group, now_ms)
             if len(group.members) > self._config.group_max_size:
-                self.rebalances.prepare(group, out, now_ms)
+                self.rebalances.prepare(group, out, now_ms, "there are more members than may be")
         return out
 
     def take_in(self, group: ClassicGroup, now_ms: int) -> None:
@@ -352,6 +357,10 @@ def from_log(group_id: str, value: m.GroupMetadataValue) -> ClassicGroup:
     group.stored = value
     group.find_subscribed_topics()
     return group
+
+
+def _leaving(who: m.LeaveGroupRequest.MemberIdentity) -> str:
+    return f"{who.member_id or who.group_instance_id}{in_their_words(who.reason)}"
 
 
 def _differs(said: str | None, agreed: str | None) -> bool:

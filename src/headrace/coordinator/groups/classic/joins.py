@@ -22,6 +22,7 @@ from headrace.coordinator.groups.classic.member import Member
 from headrace.coordinator.groups.classic.rebalance import Rebalances
 from headrace.coordinator.groups.classic.sessions import Sessions
 from headrace.coordinator.groups.classic.states import State
+from headrace.coordinator.groups.note import in_their_words
 from headrace.coordinator.shard import Outcome, Reply
 from headrace.errors import Error, Refused
 from headrace.protocol import messages as m
@@ -46,6 +47,7 @@ class Joining(NamedTuple):
     protocols: dict[str, bytes]
     version: int
     reply: Reply
+    reason: str | None = None
 
     def member(self, member_id: str) -> Member:
         return Member(
@@ -95,7 +97,7 @@ class Joins:
         member = group.members.get(joining.member_id)
         if member is not None:
             self._rebalances.remove(group, member, Error.GROUP_MAX_SIZE_REACHED, out)
-            self._rebalances.go_on(group, out, now_ms)
+            self._rebalances.go_on(group, f"{member.member_id} is turned away, the group is full", out, now_ms)
         elif joining.member_id in group.pending:
             self.give_up_pending(group, joining.member_id, out, now_ms)
 
@@ -116,7 +118,7 @@ class Joins:
         self._sessions.expect_no_more(group, member_id)
         group.pending.pop(member_id, None)
         if group.phase is State.PREPARING_REBALANCE:
-            self._rebalances.go_on(group, out, now_ms)
+            self._rebalances.go_on(group, f"nobody joins as {member_id}", out, now_ms)
 
     def _add(self, group: ClassicGroup, joining: Joining, member_id: str, out: Outcome, now_ms: int) -> None:
         member = joining.member(member_id)
@@ -128,7 +130,7 @@ class Joins:
         if joining.instance_id is not None:
             self._write_down(group, joining.instance_id, member_id, out)
         self._sessions.watch(group, member, now_ms + NEW_MEMBER_TIMEOUT_MS)
-        self._rebalances.go_on(group, out, now_ms)
+        self._rebalances.go_on(group, f"{member_id} joins{in_their_words(joining.reason)}", out, now_ms)
 
     def _join_again(self, group: ClassicGroup, joining: Joining, out: Outcome, now_ms: int) -> None:
         try:
@@ -145,7 +147,9 @@ class Joins:
         else:
             # A leader that joins a stable group asks for a rebalance: something changed that only it knows of.
             self._update(group, member, joining, out)
-            self._rebalances.go_on(group, out, now_ms)
+            what = "which leads, asks for it" if is_as_it_was else "wants something else"
+            why = f"{member.member_id} {what}{in_their_words(joining.reason)}"
+            self._rebalances.go_on(group, why, out, now_ms)
 
     def _update(self, group: ClassicGroup, member: Member, joining: Joining, out: Outcome) -> None:
         """It says anew what it wants, and waits for the next generation; what it waited for before it gets no more."""
@@ -176,7 +180,8 @@ class Joins:
         self._write_down(group, joining.instance_id, new_id, out)
         member.join_reply = joining.reply
         group.joins_waiting += 1
-        self._rebalances.go_on(group, out, now_ms)
+        why = f"static member {joining.instance_id} is back{in_their_words(joining.reason)}"
+        self._rebalances.go_on(group, why, out, now_ms)
 
     def _write_down(self, group: ClassicGroup, instance_id: str, member_id: str, out: Outcome) -> None:
         """A static member that the log knows by another member id. Were this coordinator lost before the next

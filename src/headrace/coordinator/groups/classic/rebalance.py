@@ -25,7 +25,9 @@ from headrace.coordinator.groups.classic.group import ClassicGroup
 from headrace.coordinator.groups.classic.member import Member
 from headrace.coordinator.groups.classic.sessions import Sessions
 from headrace.coordinator.groups.classic.states import State
+from headrace.coordinator.groups.note import Note
 from headrace.coordinator.shard import Outcome, Timers
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS
 from headrace.errors import Error
 from headrace.protocol import messages as m
 
@@ -48,16 +50,17 @@ class Rebalances:
         self._record_bytes_max = record_bytes_max
         self.completed = 0
 
-    def go_on(self, group: ClassicGroup, out: Outcome, now_ms: int) -> None:
+    def go_on(self, group: ClassicGroup, why: str, out: Outcome, now_ms: int) -> None:
         """Something changed: a rebalance starts, or the one that goes on may have got what it waited for."""
         if group.phase is not State.PREPARING_REBALANCE:
-            self.prepare(group, out, now_ms)
+            self.prepare(group, out, now_ms, why)
         # What waits for more members goes on waiting, even though all that there are have joined.
         elif group.previous_phase is not State.EMPTY and group.have_all_joined:
             self.complete_join(group, out, now_ms)
 
-    def prepare(self, group: ClassicGroup, out: Outcome, now_ms: int) -> None:
+    def prepare(self, group: ClassicGroup, out: Outcome, now_ms: int, why: str) -> None:
         """Everybody is to join again."""
+        out.effects.append(Note(f"group {group.group_id} rebalances after generation {group.generation}: {why}"))
         if group.phase is State.COMPLETING_REBALANCE:
             self._call_off_assignment(group, Error.REBALANCE_IN_PROGRESS, out, now_ms)
         group.unsynced.clear()
@@ -96,13 +99,17 @@ class Rebalances:
     def complete_join(self, group: ClassicGroup, out: Outcome, now_ms: int) -> None:
         """Who has joined is in the next generation. Static members stay until their session ends (KIP-345)."""
         self._timers.cancel(_join_key(group))
-        for member in [one for one in group.members.values() if one.join_reply is None and not one.is_static]:
+        late = [one for one in group.members.values() if one.join_reply is None and not one.is_static]
+        for member in late:
             self.remove(group, member, Error.UNKNOWN_MEMBER_ID, out)
         if group.members and not group.elect_joined_leader():
             # Static ones only, and none has joined. Their sessions will end, or they come back.
             self._wait_for_joins(group, now_ms)
             return
         group.next_generation(now_ms)
+        without = f", without {len(late)} that did not join in time" if late else ""
+        said = f"group {group.group_id} has {len(group.members)} members in generation {group.generation}{without}"
+        out.effects.append(Note(said))
         if group.phase is State.EMPTY:
             if group.stored is not None:
                 out.records.append(records.record(group.group_id, records.value_of(group, {}, now_ms)))
@@ -121,9 +128,10 @@ class Rebalances:
         def over(now_ms: int) -> Outcome:
             out = Outcome()
             if group.unsynced:
-                for member_id in list(group.unsynced):
+                late = list(group.unsynced)
+                for member_id in late:
                     self.remove(group, group.members[member_id], Error.UNKNOWN_MEMBER_ID, out)
-                self.prepare(group, out, now_ms)
+                self.prepare(group, out, now_ms, f"{len(late)} members did not ask for what they are assigned")
             return out
 
         self._timers.at(_sync_key(group), now_ms + group.rebalance_timeout_ms, over)
@@ -140,7 +148,7 @@ class Rebalances:
         assert record.value is not None
         if len(record.key) + len(record.value) > self._record_bytes_max():
             self._call_off_assignment(group, Error.UNKNOWN_SERVER_ERROR, out, now_ms)
-            self.prepare(group, out, now_ms)
+            self.prepare(group, out, now_ms, f"its {len(record.value)} bytes have no room in {CONSUMER_OFFSETS}")
             return
         out.records.append(record)
         self.completed += 1

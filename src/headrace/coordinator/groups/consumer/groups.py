@@ -318,7 +318,7 @@ class ConsumerGroups:
             self._sessions.end(group.group_id, member.id)
         self._classic.take_in(made, now_ms)
         if made.members:
-            self._classic.rebalances.prepare(made, outcome, now_ms)
+            self._classic.rebalances.prepare(made, outcome, now_ms, "it goes back to the classic protocol")
         return made
 
     def _new_member_id(self) -> str:
