@@ -24,7 +24,7 @@ from headrace.protocol import messages as m
 
 INT32_MAX: Final = 2**31 - 1
 HINTS_A_REQUEST_MAX: Final = 100
-"""After so many refusals of a request, the nearest name to an unknown one is not looked for: that takes a millisecond."""
+"""After so many refusals, the nearest name to an unknown one is not looked for: that takes a millisecond each."""
 
 
 class Operation(IntEnum):
@@ -142,8 +142,8 @@ class Configs:
 
     def _check(self, resource: Resource, texts: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
         """Refuses what the resource can't be."""
-        kind, name = resource
-        if not self._hints_left and any(key not in settings_of(kind) for key in changes):
+        known = settings_of(resource[0])
+        if not self._hints_left and any(key not in known for key in changes):
             raise Refused(Error.INVALID_CONFIG, "The resource has no such setting.")
         try:
             self._check_one(resource, texts, changes)
