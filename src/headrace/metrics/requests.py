@@ -80,8 +80,9 @@ class Stopwatch:
         self.at_ns = 0
         """What was before this has been counted."""
         self.figures: RequestFigures | None = None
+        """Of the API that was asked last."""
         self.count = 0
-        """How many requests of that API have been answered since then."""
+        """How many requests of it have been answered since then."""
 
     def switch(self) -> None:
         """A request of another API is handled now."""
@@ -90,18 +91,17 @@ class Stopwatch:
 
     def close(self) -> None:
         """Counts them: their replies are sent, or will be with those that follow."""
-        figures, count = self.figures, self.count
+        at_ns, count, figures = self.at_ns, self.count, self.figures
         assert figures is not None
-        self.figures = None
         self.count = 0
-        at_ns = self.at_ns
         self.at_ns = now_ns = self.clock_ns()
-        spent_ns, total_ns = now_ns - at_ns, now_ns - self.read_ns
-        if count == 1 and spent_ns == total_ns:
+        spent_ns = now_ns - at_ns
+        if count == 1 and at_ns == self.read_ns:
             found = figures.at_once
             found.counts[spent_ns.bit_length()] += 1
             found.sum_ns += spent_ns
             return
+        total_ns = now_ns - self.read_ns
         behind_ns = spent_ns * (count - 1) // 2
         figures.total.observe_all(total_ns * count, count)
         figures.local.observe_all(spent_ns, count)

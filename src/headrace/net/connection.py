@@ -66,6 +66,7 @@ class Connection(FrameProtocol):
         "_queued_bytes",
         "_slots",
         "_stalled_at",
+        "_stopwatch",
         "_transport",
         "_unsent_bytes",
         "_writes",
@@ -79,6 +80,7 @@ class Connection(FrameProtocol):
     def __init__(self, listener: Listener) -> None:
         super().__init__(listener.receiver)
         self.listener = listener
+        self._stopwatch = listener.stopwatch
         self.peer_host = ""
         self.peer_port = 0
         self.state: Any = None
@@ -190,25 +192,28 @@ class Connection(FrameProtocol):
     def frames_begin(self) -> None:
         # Replies to requests that came together go together: to send is the dearest part of a small request.
         self._is_holding = True
-        self.frame_completed()
-
-    def frame_completed(self) -> None:
-        stopwatch = self.listener.stopwatch
+        stopwatch = self._stopwatch
         if stopwatch.count:  # another connection is in the middle of its frames
             stopwatch.close()
         stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
 
+    def frame_completed(self) -> None:
+        stopwatch = self._stopwatch
+        if stopwatch.count:
+            stopwatch.close()
+        stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
+
     def frame_handled(self) -> None:
-        if self.listener.stopwatch.count:
-            self.listener.stopwatch.close()
+        if self._stopwatch.count:
+            self._stopwatch.close()
 
     def frames_end(self) -> None:
         self._is_holding = False
         if self._held_replies:
             held, self._held_replies = self._held_replies, []
             self._write(held)
-        if self.listener.stopwatch.count:
-            self.listener.stopwatch.close()
+        if self._stopwatch.count:
+            self._stopwatch.close()
 
     def _write(self, buffers: list[Any]) -> None:
         transport = self._transport
@@ -267,7 +272,7 @@ class Connection(FrameProtocol):
             return
         if figures is None:
             return
-        stopwatch, slots = listener.stopwatch, self._slots
+        stopwatch, slots = self._stopwatch, self._slots
         if slots and slots[-1]._figures is None:
             slot = slots[-1]
             slot._figures, slot._read_ns, slot._since_ns = figures, stopwatch.read_ns, stopwatch.handled(figures)
