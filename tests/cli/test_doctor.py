@@ -253,6 +253,8 @@ def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str
     assert "hunter2" not in "".join(files.values())
     assert files["settings/server.properties"] == f"log.dirs={tmp_path}\nssl.key.password=(left out)\n"
     assert topic in {found["name"] for found in json.loads(files["topics.json"])}
+    assert path.stat().st_mode & 0o077 == 0
+    assert "is there already; name another file" in cli.failed("doctor", "--bundle", str(path))
     for name in files.keys() - {"README.txt"}:
         assert name in files["README.txt"]
         assert name in told.out

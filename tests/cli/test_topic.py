@@ -51,6 +51,13 @@ def test_create_tries_without_doing(cli: Cli, name: str) -> None:
     assert f"There is no topic '{name}'" in cli.failed("topic", "describe", name)
 
 
+def test_create_makes_none_of_several_when_one_can_not_be_made(cli: Cli, topic: str, name: str) -> None:
+    assert "There is a topic" in cli.failed("topic", "create", f"{name}-new", topic)
+    assert f"{name}-new" not in cli.done("topic", "list", "--names").out.split()
+    made = cli.done("topic", "create", f"{name}-new", topic, "--if-not-exists", "--json").json
+    assert [one["created"] for one in made] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -81,6 +81,8 @@ def doctor(
         raise Misused("--log and --metrics are for a bundle; say --bundle FILE.tar.gz, too")
     if bundle is not None and not bundle.name.endswith((".tar.gz", ".tgz")):
         raise Misused(f"--bundle {bundle} writes an archive; name it {bundle}.tar.gz")
+    if bundle is not None and bundle.exists():
+        raise HeadraceError(f"{bundle} is there already; name another file for the bundle.")
     files = [path for path in (properties, config) if path is not None]
     sections = _local_sections(data, properties, config)
     packed = _new_bundle() if bundle is not None else None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import platform
 import re
 import sys
@@ -64,7 +65,11 @@ class Bundle:
             [*lines, "", "It has no records of topics in it. Values of secret settings are left out.", ""]
         )
         folder = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
-        with tarfile.open(path, "w:gz") as archive:
+        try:  # for its owner alone: what runs where is nobody else's business
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError as error:
+            raise HeadraceError(f"{path} is there already; name another file for the bundle.") from error
+        with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
             for name, content in {"README.txt": readme.encode(), **self._contents()}.items():
                 entry = tarfile.TarInfo(f"{folder}/{name}")
                 entry.size, entry.mtime, entry.mode = len(content), self._time_s, 0o644

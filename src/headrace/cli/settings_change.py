@@ -90,6 +90,8 @@ def print_changed(what: str, changed: Sequence[Changed], *, dry_run: bool) -> No
 def _after(one: Changed) -> Text:
     from headrace.client import ConfigOperation
 
+    if _is_secret(one):
+        return Text("(not set)" if one.change.operation is ConfigOperation.DELETE else "(secret)")
     if one.after is not None:
         words = setting_words(one.change.name, one.after.value)
         notes = [words] if words else []
@@ -113,9 +115,13 @@ def changed_json(changed: Sequence[Changed]) -> list[dict[str, Any]]:
         {
             "name": one.change.name,
             "operation": one.change.operation.name.lower(),
-            "value": one.change.value,
-            "before": None if one.before is None or one.before.is_sensitive else one.before.value,
-            "after": None if one.after is None or one.after.is_sensitive else one.after.value,
+            "value": None if _is_secret(one) else one.change.value,
+            "before": None if one.before is None or _is_secret(one) else one.before.value,
+            "after": None if one.after is None or _is_secret(one) else one.after.value,
         }
         for one in changed
     ]
+
+
+def _is_secret(one: Changed) -> bool:
+    return any(entry is not None and entry.is_sensitive for entry in (one.before, one.after))

@@ -97,18 +97,20 @@ def create(
     wanted = [NewTopic(name, count, -1 if replication is None else replication, configs) for name in names]
 
     async def work(client: Client) -> list[tuple[TopicInfo | None, str, bool]]:
-        made = []
-        for topic in wanted:
-            is_new = True
+        new: dict[str, NewTopic] = {}
+        for topic in wanted:  # all are tried before one is made, so that one mistake changes nothing
             try:
-                await client.admin.create_topics([topic], validate_only=dry_run)
+                await client.admin.create_topics([topic], validate_only=True)
             except Refused as refused:
                 if refused.error is not Error.TOPIC_ALREADY_EXISTS or not if_not_exists:
                     raise _not_created(refused, topic.name, configs) from refused
-                is_new = False
-            there = (await client.admin.describe_topics([topic.name])) if not (dry_run and is_new) else {}
-            made.append((there.get(topic.name), topic.name, is_new))
-        return made
+            else:
+                new[topic.name] = topic
+        if new and not dry_run:
+            await client.admin.create_topics(new.values())
+        there = [topic.name for topic in wanted if topic.name not in new or not dry_run]
+        infos = await client.admin.describe_topics(there) if there else {}
+        return [(infos.get(topic.name), topic.name, topic.name in new) for topic in wanted]
 
     results = run(bootstrap, work)
     if as_json:
@@ -328,7 +330,7 @@ def delete(
     names = [view.info.name for view in found]
     if not dry_run and names:
         sure(f"Delete {_which(names)} with {_contents(found)}?", lambda: print_list(found), yes=yes)
-        run(bootstrap, lambda client: client.admin.delete_topics(names))
+        run(bootstrap, lambda client: _delete(client, names))
     if as_json:
         print_json({"dry_run": dry_run, "topics": names})
     elif not names:
@@ -338,6 +340,15 @@ def delete(
         say(f"Would delete {_which(names)} with {_contents(found)}.")
     else:
         say(f"Deleted {_which(names)}.")
+
+
+async def _delete(client: Client, names: Sequence[str]) -> None:
+    try:
+        await client.admin.delete_topics(names)
+    except Refused as refused:
+        left = set(names) & (await all_topics(client)).keys()
+        gone = f" {len(names) - len(left)} of {len(names)} topics were deleted." if len(names) > 1 else ""
+        raise Refused(refused.error, f"{refused}{gone}") from refused
 
 
 def _matches_any(text: str, topics: dict[str, TopicInfo]) -> bool:

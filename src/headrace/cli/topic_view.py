@@ -23,7 +23,7 @@ from headrace.cli.columns import Cell, Column
 from headrace.cli.output import BAD, GOOD, NAME, QUIET, WARN, print_facts, print_table, say
 from headrace.cli.quantities import count_text, plural, size_text, time_text
 from headrace.client.offsets import MAX_TIMESTAMP
-from headrace.errors import HeadraceError
+from headrace.errors import Error, HeadraceError
 
 if TYPE_CHECKING:
     from headrace.client import Client, ConfigEntry, ConfigSource, PartitionInfo, TopicInfo
@@ -124,6 +124,8 @@ def print_list(shown: Sequence[TopicView]) -> None:
 
 
 def _state(view: TopicView) -> Text:
+    if view.info.error is not Error.NONE:
+        return Text(view.info.error.name, BAD)
     if view.offline:
         return Text(f"{count_text(len(view.offline))} offline", BAD)
     if view.under_replicated:
