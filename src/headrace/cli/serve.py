@@ -218,6 +218,7 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
 
 def _say_ready(node: Node) -> None:
     told = ", ".join(host_and_port(endpoint.host, endpoint.port) for endpoint in node.endpoints)
-    print(f"headrace is ready on {told} (node {node.id}, cluster {node.cluster_id})", flush=True)
+    lines = [f"headrace is ready on {told} (node {node.id}, cluster {node.cluster_id})"]
     if node.http_address is not None:
-        print(f"metrics and health: http://{host_and_port(*node.http_address)}/", flush=True)
+        lines.append(f"metrics and health: http://{host_and_port(*node.http_address)}/")
+    print("\n".join(lines), flush=True)  # at once: whoever waits for the first line may not read the second
