@@ -221,4 +221,5 @@ def _say_ready(node: Node) -> None:
     lines = [f"headrace is ready on {told} (node {node.id}, cluster {node.cluster_id})"]
     if node.http_address is not None:
         lines.append(f"metrics and health: http://{host_and_port(*node.http_address)}/")
-    print("\n".join(lines), flush=True)  # at once: whoever waits for the first line may not read the second
+    # In one write, end of line included: whoever waits for the first line may not read the second.
+    print("\n".join(lines) + "\n", end="", flush=True)
