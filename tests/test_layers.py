@@ -68,6 +68,9 @@ PURE = (
     "broker/fetch_session",
     "broker/operations",
     "coordinator/groups",
+    "coordinator/offsets",
+    "coordinator/shard",
+    "coordinator/state_topic",
 )
 TOOLS = ("protocol/stubs",)  # commands of ours that live beside what they write, and that nothing imports
 IMPURE = {

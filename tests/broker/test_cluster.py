@@ -31,7 +31,7 @@ def test_api_versions_tells_the_table() -> None:
                 assert served[API_VERSIONS] == (0, 4)
                 assert served[PRODUCE] == (0, 13)  # from 0, for the sake of old clients (KAFKA-18659)
                 assert served[FETCH] == (4, 18)
-                assert 11 not in served  # JoinGroup: what is not served is not there
+                assert 78 not in served  # ShareFetch: what is not served is not there
                 if version >= 3:
                     levels = {f.name: (f.min_version_level, f.max_version_level) for f in response.finalized_features}
                     assert levels == {name: (level, level) for name, level in BOOTSTRAP.items()}
@@ -86,7 +86,7 @@ def test_what_is_not_served_ends_the_connection() -> None:
     async def check() -> None:
         async with running() as node, connected(node) as peer:
             with pytest.raises(Disconnected):
-                await ask(peer, m.HeartbeatRequest(), 4)
+                await ask(peer, m.ShareGroupHeartbeatRequest(), 1)
 
     run(check())
 
