@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.config import NodeConfig
-from headrace.errors import Error
+from headrace.errors import Error, Refused
 from headrace.metadata.configs import Configs
 from headrace.metadata.delta import Delta
 from headrace.metadata.dynamic import Dynamic
@@ -88,10 +89,13 @@ def test_settings_that_a_node_does_not_know_are_left_out_and_the_others_count() 
 
 
 def test_hazard_15_a_request_with_very_many_resources_is_answered() -> None:
-    request = incremental(*((TOPIC, f"topic-{number}", [("retention.hour", SET, "1")]) for number in range(20_000)))
+    request = incremental(*((TOPIC, f"topic-{number}", [("retention.hour", SET, "1")]) for number in range(5000)))
     records, response = configs().alter_incrementally(request)
-    assert (records, len(response.responses)) == ([], 20_000)
+    assert (records, len(response.responses)) == ([], 5000)
     assert {answer.error_code for answer in response.responses} == {Error.INVALID_CONFIG}
     sentences = {answer.error_message for answer in response.responses}
     assert len(sentences) == 2
     assert any("did you mean" in str(sentence) for sentence in sentences)
+    request.resources *= 2
+    with pytest.raises(Refused, match="send several"):
+        configs().alter_incrementally(request)

@@ -6,7 +6,9 @@ go to the controller; only the levels of loggers, which nobody keeps, are change
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 from headrace.broker import loggers
@@ -15,18 +17,20 @@ from headrace.broker.forward import Channel
 from headrace.config.client_metrics import ClientMetricsConfig
 from headrace.config.group_settings import GroupSettings
 from headrace.errors import Error, Refused
-from headrace.metadata.configs import Operation, broker_id, check_request, required, twice_named
+from headrace.metadata.configs import Operation, broker_id, check_request, check_size, required, twice_named
 from headrace.metadata.dynamic import ALL_BROKERS, Dynamic
 from headrace.metadata.image import Image, ResourceType
 from headrace.metadata.loader import Loader
 from headrace.metadata.names import check_name
+from headrace.metadata.refusals import refusal
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 from headrace.protocol.message import Message
 
 TIMEOUT_SECONDS: Final = 30.0
-SYNONYMS_SINCE: Final = 1
+RESOURCES_A_STEP: Final = 100
+"""What is described before the loop gets its turn."""
 LISTED: Final = (
     ResourceType.TOPIC,
     ResourceType.BROKER,
@@ -34,6 +38,9 @@ LISTED: Final = (
     ResourceType.CLIENT_METRICS,
     ResourceType.GROUP,
 )
+
+
+DescribedResource = m.DescribeConfigsResponse.DescribeConfigsResult
 
 
 class Configs:
@@ -48,31 +55,41 @@ class Configs:
 
     # --- describe -----------------------------------------------------------------------------------------------------
 
-    def describe(self, connection: Connection, request: Request) -> m.DescribeConfigsResponse:
-        body: m.DescribeConfigsRequest = request.body
+    def describe(
+        self, connection: Connection, request: Request
+    ) -> m.DescribeConfigsResponse | Coroutine[Any, Any, Message]:
+        steps = self._described(request.body)
+        if len(request.body.resources) > RESOURCES_A_STEP:
+            return _in_steps(steps)
+        return m.DescribeConfigsResponse(results=list(steps))
+
+    def _described(self, body: m.DescribeConfigsRequest) -> Iterator[DescribedResource]:
         image = self._loader.image
         view = ConfigView(image, self._dynamic)
-        response = m.DescribeConfigsResponse()
+        # Nearly all topics have the same settings: those are described once.
+        topics: dict[tuple[tuple[str, str], ...], list[Described]] = {}
         for wanted in body.resources:
-            result = m.DescribeConfigsResponse.DescribeConfigsResult(
-                resource_type=wanted.resource_type, resource_name=wanted.resource_name, error_message=None
-            )
+            kind, name = wanted.resource_type, wanted.resource_name
+            result = DescribedResource(resource_type=kind, resource_name=name, error_message=None)
+            own = tuple(image.configs.get((kind, name), {}).items())
+            entries = topics.get(own) if kind == ResourceType.TOPIC and name in image.topic_ids else None
             try:
-                entries = self._entries(image, view, wanted.resource_type, wanted.resource_name)
-            except Refused as refused:
-                result.error_code, result.error_message = refused.error, refused.text
-            else:
+                if entries is None:
+                    entries = self._entries(image, view, kind, name)
+                    for entry in entries:
+                        if not body.include_synonyms:
+                            entry.synonyms = []
+                        if not body.include_documentation:
+                            entry.documentation = None
+                    if kind == ResourceType.TOPIC:
+                        topics[own] = entries
                 if wanted.configuration_keys:
                     keys = frozenset(wanted.configuration_keys)
                     entries = [entry for entry in entries if entry.name in keys]
-                for entry in entries:
-                    if not body.include_synonyms or request.version < SYNONYMS_SINCE:
-                        entry.synonyms = []
-                    if not body.include_documentation:
-                        entry.documentation = None
                 result.configs = entries
-            response.results.append(result)
-        return response
+            except Refused as refused:
+                result.error_code, result.error_message = refused.error, refused.text
+            yield result
 
     def _entries(self, image: Image, view: ConfigView, kind: int, name: str) -> list[Described]:
         match kind:
@@ -134,6 +151,10 @@ class Configs:
 
     async def _change(self, body: Any, response: Any) -> Message:
         """What this broker can refuse, or do, by itself; the rest is the controller's. Answers are in order."""
+        try:
+            check_size(body.resources)
+        except Refused as refused:
+            return refusal(body, refused)
         twice = twice_named(body.resources)
         answers: list[Any] = []
         left: list[Any] = []
@@ -187,6 +208,14 @@ class Configs:
             loggers.check_level(name, level)
         if not validate_only:
             loggers.set_levels(changes)
+
+
+async def _in_steps(results: Iterator[DescribedResource]) -> Message:
+    response = m.DescribeConfigsResponse()
+    while step := list(islice(results, RESOURCES_A_STEP)):
+        response.results += step
+        await asyncio.sleep(0)
+    return response
 
 
 def _require_name(name: str, what: str) -> None:

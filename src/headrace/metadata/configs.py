@@ -7,9 +7,9 @@ own and are not kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final
+from typing import Final, TypeAlias
 
 from headrace.config import LogConfig, Setting, broker_settings
 from headrace.config.client_metrics import ClientMetricsConfig
@@ -23,8 +23,12 @@ from headrace.metadata.snapshot import Versioned
 from headrace.protocol import messages as m
 
 INT32_MAX: Final = 2**31 - 1
+CHANGES_A_REQUEST_MAX: Final = 10_000
 HINTS_A_REQUEST_MAX: Final = 100
 """After so many refusals, the nearest name to an unknown one is not looked for: that takes a millisecond each."""
+
+
+Wanted: TypeAlias = m.AlterConfigsRequest.AlterConfigsResource | m.IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 class Operation(IntEnum):
@@ -51,6 +55,7 @@ class Configs:
 
     def alter(self, request: m.AlterConfigsRequest) -> tuple[list[Versioned], m.AlterConfigsResponse]:
         """A resource has what the request says and nothing else (the old way: IncrementalAlterConfigs is the new)."""
+        check_size(request.resources)
         records: list[Versioned] = []
         response = m.AlterConfigsResponse()
         twice = twice_named(request.resources)
@@ -74,6 +79,7 @@ class Configs:
     def alter_incrementally(
         self, request: m.IncrementalAlterConfigsRequest
     ) -> tuple[list[Versioned], m.IncrementalAlterConfigsResponse]:
+        check_size(request.resources)
         records: list[Versioned] = []
         response = m.IncrementalAlterConfigsResponse()
         twice = twice_named(request.resources)
@@ -189,10 +195,7 @@ class Configs:
             raise Refused(Error.INVALID_REQUEST, refused.text) from refused
 
 
-def check_request(
-    wanted: m.AlterConfigsRequest.AlterConfigsResource | m.IncrementalAlterConfigsRequest.AlterConfigsResource,
-    twice: frozenset[Resource],
-) -> None:
+def check_request(wanted: Wanted, twice: frozenset[Resource]) -> None:
     """Refuses a resource that the request names twice, and one of which it names a setting twice."""
     if (wanted.resource_type, wanted.resource_name) in twice:
         raise Refused(Error.INVALID_REQUEST, "Each resource may be in a request once.")
@@ -202,11 +205,15 @@ def check_request(
         raise Refused(Error.INVALID_REQUEST, f"{again} is in the request more than once.")
 
 
-def twice_named(
-    resources: Iterable[
-        m.AlterConfigsRequest.AlterConfigsResource | m.IncrementalAlterConfigsRequest.AlterConfigsResource
-    ],
-) -> frozenset[Resource]:
+def check_size(resources: Sequence[Wanted]) -> None:
+    """Refuses what would be more records at once than Kafka writes."""
+    if len(resources) + sum(len(wanted.configs) for wanted in resources) > CHANGES_A_REQUEST_MAX:
+        raise Refused(
+            Error.POLICY_VIOLATION, f"A request changes at most {CHANGES_A_REQUEST_MAX} settings; send several."
+        )
+
+
+def twice_named(resources: Iterable[Wanted]) -> frozenset[Resource]:
     counted = Counter((wanted.resource_type, wanted.resource_name) for wanted in resources)
     return frozenset(resource for resource, count in counted.items() if count > 1)
 
