@@ -274,6 +274,7 @@ class NodeMetrics:
         for some in _in_steps(hosted, PARTITIONS_A_STEP):
             for partition in some:
                 log = partition.log
+                partition.count_messages()
                 if partition.is_leader:
                     leaders += 1
                     under_replicated += len(partition.isr) < len(partition.replicas)

@@ -50,6 +50,7 @@ class FlushesSoon(Protocol):
 class Partition:
     __slots__ = (
         "_committed",
+        "_counted_offset",
         "_flush_messages",
         "_host",
         "_synced",
@@ -91,6 +92,8 @@ class Partition:
         self.looks_inside = False
         """The settings make the leader look inside of what it appends (see `LeaderRules.leaves_loop`), or nobody but
         coordinators may write to the topic."""
+        self._counted_offset = log.log_end_offset
+        """The records before it are in `traffic`, or were not appended by this leader."""
         self.traffic = TopicTraffic()
         """What its topic takes and gives on this node, which the topic's partitions share."""
         self.held: HeldAppends | None = None
@@ -164,6 +167,16 @@ class Partition:
 
     # -------------------------------------------------------------------------------------------------------- appending
 
+    def count_messages(self) -> None:
+        """Counts what was appended since it was last called: a leader's log grows by nothing else.
+
+        Not at each append, which has better things to do.
+        """
+        end_offset = self.log.log_end_offset
+        if self.is_leader:
+            self.traffic.messages_in += end_offset - self._counted_offset
+        self._counted_offset = end_offset
+
     def hold(self, append: Callable[[], None]) -> Turn:
         """A turn behind all that wait to append already: see `held_appends`."""
         if self.held is None:
@@ -191,10 +204,9 @@ class Partition:
         )
         if appended.is_duplicate:
             return appended
-        size_bytes, traffic = appended.size_bytes, self.traffic
+        size_bytes = appended.size_bytes
         self._unseen_bytes += size_bytes
-        traffic.bytes_in += size_bytes
-        traffic.messages_in += appended.last_offset - appended.first_offset + 1
+        self.traffic.bytes_in += size_bytes
         if (required_acks == ACKS_ALL and in_sync.is_alone) or self.syncs_each:
             if in_sync.must_sync(appended.first_offset):
                 self._host.flush_soon(self)
@@ -243,10 +255,9 @@ class Partition:
             transaction_version=transaction_version,
             prepared=prepared,
         )
-        size_bytes, traffic = appended.size_bytes, self.traffic
+        size_bytes = appended.size_bytes
         self._unseen_bytes += size_bytes
-        traffic.bytes_in += size_bytes
-        traffic.messages_in += appended.last_offset - appended.first_offset + 1
+        self.traffic.bytes_in += size_bytes
         if in_sync.is_alone or self.syncs_each:
             if in_sync.must_sync(appended.first_offset):
                 self._host.flush_soon(self)
@@ -338,6 +349,7 @@ class Partition:
         was_alone = self.is_leader and self.in_sync.is_alone
         is_new = state.leader_epoch != self.leader_epoch or state.leader != self.leader
         self.in_sync.set_replicas(state.replicas, state.isr, self.log.config.min_insync_replicas)
+        self.count_messages()
         self.leader, self.leader_epoch = state.leader, state.leader_epoch
         self.partition_epoch = state.partition_epoch
         was_leader, self.is_leader = self.is_leader, state.leader == node_id
@@ -387,6 +399,7 @@ class Partition:
 
     def close(self, error: Error) -> None:
         """The node does not host it any more; whoever waits is told why."""
+        self.count_messages()
         self.is_leader = False
         self._fail(error)
         self._changed()
