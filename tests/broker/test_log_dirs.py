@@ -31,9 +31,10 @@ def new_disks() -> Disks:
 
 
 @asynccontextmanager
-async def running(disks: Disks) -> AsyncIterator[Node]:
+async def running(disks: Disks, **settings: str) -> AsyncIterator[Node]:
     """A node with two log directories."""
-    config = NodeConfig.parse({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": ",".join(ROOTS)})
+    texts = {key.replace("_", "."): text for key, text in settings.items()}
+    config = NodeConfig.parse({"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": ",".join(ROOTS)} | texts)
     node = Node(config, replace(memory_ports(disks[ROOTS[0]]), disk_of=disks.__getitem__))
     try:
         await node.start()
@@ -261,5 +262,27 @@ def test_a_directory_that_fails_is_told_with_its_error_and_takes_only_its_own_pa
             while loader.image.topics[topic].partitions[lost].has_leader:
                 await asyncio.sleep(0.01)
             assert loader.image.topics[topic].partitions[1 - lost].has_leader
+
+    run(check())
+
+
+def test_a_move_takes_no_more_than_it_may_and_that_changes_while_it_is_under_way() -> None:
+    async def check() -> None:
+        throttle = {"replica_alter_log_dirs_io_max_bytes_per_second": "0"}
+        async with running(new_disks(), **throttle) as node, connected(node) as peer:
+            await create(peer, "t")
+            for number in range(20):
+                await produce(peer, number)
+            home = await home_of(peer)
+            assert await move(peer, other(home)) is Error.NONE
+            await asyncio.sleep(0.1)
+            assert (await describe(peer))[other(home)]["t", 0] == (0, 20, True)
+            kind = m.IncrementalAlterConfigsRequest
+            change = kind.AlterableConfig(name="replica.alter.log.dirs.io.max.bytes.per.second", value="1000000000")
+            brokers = kind.AlterConfigsResource(resource_type=4, resource_name="", configs=[change])
+            response = await ask(peer, kind(resources=[brokers]), 1)
+            assert response.responses[0].error_code == Error.NONE
+            assert await home_of(peer) == other(home)
+            assert await values(peer) == list(range(20))
 
     run(check())

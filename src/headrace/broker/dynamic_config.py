@@ -12,6 +12,7 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.dynamic import Dynamic
 from headrace.metadata.image import Image, ResourceType
 from headrace.replica.manager import Replicas
+from headrace.replica.moves import Moves
 from headrace.replica.topic_settings import TopicSettings
 from headrace.replica.upkeep import Upkeep
 from headrace.storage.workers import Workers
@@ -75,6 +76,10 @@ def follow_connections(dynamic: DynamicConfig, listeners: Listeners) -> None:
 
 def follow_upkeep(dynamic: DynamicConfig, upkeep: Upkeep) -> None:
     dynamic.subscribe(lambda config: upkeep.configure(config.storage))
+
+
+def follow_moves(dynamic: DynamicConfig, moves: Moves) -> None:
+    dynamic.subscribe(lambda config: moves.configure(config.storage.replica_alter_log_dirs_io_max_bytes_per_second))
 
 
 def follow_transactions(dynamic: DynamicConfig, transactions: TransactionCoordinator) -> None:

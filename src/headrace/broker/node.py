@@ -22,6 +22,7 @@ from headrace.broker.dynamic_config import (
     CleanerWorkers,
     DynamicConfig,
     follow_connections,
+    follow_moves,
     follow_topics,
     follow_transactions,
     follow_upkeep,
@@ -309,7 +310,13 @@ class Node:
             coordinators.creates(topics) if config.topics.auto_create_topics_enable else None,
         )
         forward, security = Forward(metadata.channel), Security(loader)
-        log_dirs = LogDirs(replicas, Moves(replicas, self._ports.workers_of("moves")))
+        moves = Moves(
+            replicas,
+            self._ports.workers_of("moves"),
+            config.storage.replica_alter_log_dirs_io_max_bytes_per_second,
+        )
+        follow_moves(self._dynamic, moves)
+        log_dirs = LogDirs(replicas, moves)
         configs = Configs(loader, metadata.channel, self._dynamic.dynamic)
         produce = Produce(replicas, self._ports.workers_of("recompression"), coordinators.transactions.verifier)
         workers = self._ports.workers_of("reads")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from posixpath import normpath
 
 from headrace.config.group import Group, boolean, double, integer, long, words
-from headrace.config.setting import Change
+from headrace.config.setting import INT64_MAX, Change
 from headrace.config.topic import DAY_MS, KIB, MIB, MINUTE_MS
 from headrace.errors import Error, Refused
 
@@ -83,6 +83,12 @@ class StorageConfig(Group):
         default=10 * MINUTE_MS,
         least=1,
         doc="How often partitions are looked through for producers that have expired.",
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second: int = long(
+        default=INT64_MAX,
+        least=0,
+        change=Change.CLUSTER,
+        doc="The most that moves of partitions between folders copy, all together.",
     )
 
     def check(self) -> None:

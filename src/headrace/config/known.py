@@ -73,7 +73,6 @@ leader.replication.throttled.rate | long | 9223372036854775807 | c | 0.. | The m
 log.dir.failure.timeout.ms | long | 30000 | r | 1.. | How long a broker tries to tell of a failed folder.
 num.replica.alter.log.dirs.threads | int | | r | | The threads that move replicas between folders.
 num.replica.fetchers | int | 1 | c | 1.. | The fetchers for each broker that is replicated from.
-replica.alter.log.dirs.io.max.bytes.per.second | long | 9223372036854775807 | c | 0.. | The most that moves take.
 replica.fetch.backoff.ms | int | 1000 | r | 0.. | How long a fetcher waits after an error.
 replica.fetch.max.bytes | int | 1048576 | r | 0.. | The bytes that a follower asks of a partition.
 replica.fetch.min.bytes | int | 1 | r | | The least bytes that a follower's fetch waits for.

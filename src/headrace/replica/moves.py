@@ -18,6 +18,7 @@ from headrace.replica.partition import Partition
 from headrace.storage.disk import DiskError
 from headrace.storage.move import Move
 from headrace.storage.read import Fetched
+from headrace.storage.throttle import Throttle
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -29,15 +30,22 @@ LAST_BYTES: Final = 4 << 20
 TRIES_MAX: Final = 5
 """How often in a row the copy is flushed while the source is not."""
 AGAIN_AFTER_MS: Final = 20
+HALTED_MS: Final = 1000
+"""Moves that may copy nothing look after this whether they may again."""
 
 
 class Moves:
-    __slots__ = ("_replicas", "_workers")
+    __slots__ = ("_replicas", "_throttle", "_workers")
 
-    def __init__(self, replicas: Replicas, workers: Workers) -> None:
-        """The workers read what is copied."""
+    def __init__(self, replicas: Replicas, workers: Workers, bytes_per_second: int) -> None:
+        """The workers read what is copied, and all moves together copy so much a second at most."""
         self._replicas = replicas
         self._workers = workers
+        self._throttle = Throttle(bytes_per_second)
+
+    def configure(self, bytes_per_second: int) -> None:
+        if self._throttle.bytes_per_second != bytes_per_second:
+            self._throttle = Throttle(bytes_per_second)
 
     def begin(self, partition: Partition, directory_id: bytes) -> None:
         """Returns at once. A move to another directory is given up for this one. Raises Refused."""
@@ -55,6 +63,9 @@ class Moves:
 
     def _step(self, partition: Partition, move: Move) -> None:
         if self._is_over(partition, move):
+            return
+        if self._throttle.bytes_per_second == 0:
+            self._after(HALTED_MS, lambda: self._step(partition, move))
             return
         try:
             fetched = move.fetch(STEP_BYTES, self._replicas.now_ms())
@@ -79,7 +90,8 @@ class Moves:
         except HeadraceError as failure:
             self._give_up(partition, move, failure)
             return
-        self._after(PAUSE_MS, lambda: self._step(partition, move))
+        pause_ms = int(self._throttle.pause_s(len(content or b""), self._replicas.now_ms() / 1000) * 1000)
+        self._after(max(PAUSE_MS, pause_ms), lambda: self._step(partition, move))
 
     # --- taking over --------------------------------------------------------------------------------------------------
 
@@ -120,7 +132,8 @@ class Moves:
 
     def _is_over(self, partition: Partition, move: Move) -> bool:
         """It was given up: for another one, with its partition, or with a directory that failed."""
-        if self._replicas.directories.moving(partition.topic, partition.index) is move:
+        replicas = self._replicas
+        if replicas.hosts(partition) and replicas.directories.moving(partition.topic, partition.index) is move:
             return False
         self._replicas.release_flushes(partition)
         return True
