@@ -331,6 +331,7 @@ class Node:
             workers,
             fetch_max_bytes=config.fetch.fetch_max_bytes,
         )
+        self._observation.watch(produce, fetch)
         offsets = Offsets(replicas, workers)
         routes = [
             Route(m.ProduceRequest, produce.handle, errors=produce.errors, is_scanned=False),

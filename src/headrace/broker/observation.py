@@ -44,12 +44,14 @@ class Observation:
     __slots__ = (
         "_clock_ns",
         "_config",
+        "_fetch",
         "_is_serving",
         "_lag",
         "_metadata",
         "_node",
         "_pages",
         "_ports",
+        "_produce",
         "_server",
         "_telemetry",
         "address",
@@ -64,6 +66,8 @@ class Observation:
         self._server: HttpServer | None = None
         self._lag = LoopLag(asyncio.get_running_loop(), clock_ns)
         self._telemetry: Telemetry | None = None
+        self._produce: Produce | None = None
+        self._fetch: Fetch | None = None
         self._metadata: MetadataService | None = None
         self._is_serving = False
         self.address: tuple[str, int] | None = None
@@ -93,6 +97,10 @@ class Observation:
             Route(m.PushTelemetryRequest, telemetry.push),
         ]
 
+    def watch(self, produce: Produce, fetch: Fetch) -> None:
+        """Whose waiting requests are counted."""
+        self._produce, self._fetch = produce, fetch
+
     def serving(
         self,
         metadata: MetadataService,
@@ -102,14 +110,12 @@ class Observation:
         flushers: Mapping[Disk, Flusher],
         memory: ReplyMemory,
     ) -> None:
-        """The node serves clients, and all its parts are there."""
+        """`watch` was called. The node serves clients, and all its parts are there."""
         assert self._telemetry is not None, "its routes are served"
+        assert self._produce is not None
+        assert self._fetch is not None
         self._metadata = metadata
         self._is_serving = True
-        handlers = {route.api.request: getattr(route.handler, "__self__", None) for route in router.routes}
-        produce, fetch = handlers[m.ProduceRequest], handlers[m.FetchRequest]
-        assert isinstance(produce, Produce)
-        assert isinstance(fetch, Fetch)
         self._pages.metrics = NodeMetrics(
             Watched(
                 node_id=self._node.id,
@@ -120,8 +126,8 @@ class Observation:
                 directories=replicas.directories,
                 flushers=flushers,
                 metadata=metadata,
-                produce=produce,
-                fetch=fetch,
+                produce=self._produce,
+                fetch=self._fetch,
                 memory=memory,
                 telemetry=self._telemetry,
                 loop_lag=self._lag.lag,
