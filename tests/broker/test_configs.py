@@ -124,6 +124,29 @@ def test_what_was_not_asked_for_is_left_out() -> None:
     run(check())
 
 
+def test_very_many_topics_are_described_in_one_request_each_with_its_own() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            for number in range(3):
+                await create(peer, f"t{number}", retention_ms=str(number))
+            names = [f"t{number % 4}" for number in range(1000)]
+            response = await ask(peer, describing(*((TOPIC, name, ["retention.ms"]) for name in names)), 4)
+            assert [result.resource_name for result in response.results] == names
+            found = [result.configs[0].value if result.configs else None for result in response.results]
+            assert found == ["0", "1", "2", None] * 250
+
+    run(check())
+
+
+def test_a_request_changes_no_more_settings_than_are_written_at_once() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            changes = [(f"setting-{number}", SET, "1") for number in range(10_001)]
+            assert await change(peer, TOPIC, "t", *changes) is Error.POLICY_VIOLATION
+
+    run(check())
+
+
 @pytest.mark.parametrize(
     ("kind", "name", "error"),
     [

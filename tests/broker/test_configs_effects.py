@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import Error
-from headrace.net.peer import Peer
+from headrace.net.peer import Disconnected, Peer
 from headrace.protocol import messages as m
 from headrace.protocol.batch import COMPRESSION_MASK, Batch, scan
 from headrace.protocol.batch_builder import build
@@ -224,6 +224,33 @@ def test_flush_messages_and_flush_ms_bring_records_to_the_disk() -> None:
             )
             await send(peer, b"g", at_ms=at_ms)
             await until(lambda: log.flushed_offset == 7)
+
+    run(check())
+
+
+def test_limits_on_connections_count_for_those_who_come_later() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+
+            async def is_let_in() -> bool:
+                try:
+                    async with connected(node) as other:
+                        await other.call(m.MetadataRequest(topics=[]), 12, 10)
+                except Disconnected:
+                    return False
+                return True
+
+            for name, limit in (
+                ("max.connections", "1"),
+                ("max.connections.per.ip", "1"),
+                ("max.connections.per.ip.overrides", "127.0.0.1:1"),
+            ):
+                assert await is_let_in()
+                assert await change(peer, BROKER, "", (name, SET, limit)) is Error.NONE
+                assert not await is_let_in(), name
+                assert await change(peer, BROKER, "", (name, DELETE, None)) is Error.NONE
+            bad = ("max.connections.per.ip.overrides", SET, "here")
+            assert await change(peer, BROKER, "", bad) is Error.INVALID_REQUEST
 
     run(check())
 
