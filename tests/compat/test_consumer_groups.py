@@ -21,6 +21,7 @@ QUICK: Final = {
     "group.consumer.min.heartbeat.interval.ms": "200",
     "group.consumer.session.timeout.ms": "4000",
     "group.consumer.min.session.timeout.ms": "4000",
+    "group.initial.rebalance.delay.ms": "100",
 }
 """Members of the new protocol do as often as they are told; with the defaults, tests would wait for heartbeats."""
 
@@ -55,6 +56,7 @@ class Member:
         self.client: Any = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **defaults, **more})
         self.read: list[tuple[str, int, int]] = []
         self.rebalances = 0
+        self.is_closing = False
         self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
 
     @property
@@ -78,6 +80,7 @@ class Member:
 
     def close(self) -> None:
         self.commit()
+        self.is_closing = True  # librdkafka may leave the group before a commit of the callback gets there
         self.client.close()
 
     def _assigned(self, client: Any, partitions: Any) -> None:
@@ -85,6 +88,8 @@ class Member:
 
     def _revoked(self, client: Any, partitions: Any) -> None:
         self.rebalances += 1
+        if self.is_closing:
+            return
         self.commit([(partition.topic, partition.partition) for partition in partitions])
 
 
@@ -113,6 +118,11 @@ def shared_evenly(topic: str, count: int, *members: Member) -> Callable[[], bool
         return sorted(p for own in owned for p in own) == partitions_of(topic, count) and max(sizes) - min(sizes) <= 1
 
     return is_so
+
+
+def state_of(admin: Any, group: str) -> str:
+    described = admin.describe_consumer_groups([group])[group].result(TIMEOUT_S)
+    return str(described.state.name)
 
 
 def new_topic(process: Process, partitions: int, name: str | None = None) -> str:
@@ -244,3 +254,41 @@ def test_administrators_see_groups_of_the_new_protocol(quick: Process) -> None:
     admin.delete_consumer_groups([group])[group].result(TIMEOUT_S)
     listed = admin.list_consumer_groups().result(TIMEOUT_S)
     assert group not in [g.group_id for g in listed.valid]
+
+
+@pytest.mark.parametrize("strategy", ["cooperative-sticky", "range"])
+def test_a_live_group_goes_over_to_the_new_protocol_and_back(quick: Process, strategy: str) -> None:
+    """Members are replaced one by one, as in a rolling restart; every record is read, and once."""
+    topic, group = new_topic(quick, 4), new_name()
+    admin = AdminClient({"bootstrap.servers": quick.bootstrap})
+    classic = {
+        "group_protocol": "classic",
+        "partition_assignment_strategy": strategy,
+        "heartbeat_interval_ms": 200,
+        "session_timeout_ms": 6000,
+    }
+    gone: list[Member] = []
+    members = [Member(quick.bootstrap, group, [topic], **classic) for _ in range(2)]
+
+    def settled() -> None:
+        # A client that closes in the middle of a rebalance leaves before it commits.
+        is_shared = shared_evenly(topic, 4, *members)
+        until(lambda: is_shared() and state_of(admin, group) == "STABLE", *members)
+
+    def replaced(index: int, **settings: Any) -> None:
+        settled()
+        fill(quick.bootstrap, topic, 4, 25)
+        gone.append(members[index])
+        members[index].close()
+        members[index] = Member(quick.bootstrap, group, [topic], **settings)
+
+    replaced(0)
+    replaced(1)
+    replaced(0, **classic)
+    replaced(1, **classic)
+    until(lambda: sum(len(member.read) for member in gone + members) >= 400, *members)
+    settled()
+    for member in members:
+        member.close()
+    times = Counter(read for member in gone + members for read in member.read)
+    assert times == Counter({(topic, partition, offset): 1 for partition in range(4) for offset in range(100)})
