@@ -56,6 +56,8 @@ async def stable_member(peer: Peer, group: str, **more: Any) -> Any:
             generation_id=joined.generation_id,
             member_id=joined.member_id,
             group_instance_id=more.get("group_instance_id"),
+            protocol_type="consumer",
+            protocol_name="range",
             assignments=[assignment],
         ),
         5,

@@ -181,8 +181,9 @@ class ClassicScript:
         generation = int(how.pop("generation", client.generation))
         protocol, protocol_type = how.pop("protocol", None), how.pop("type", None)
         owned: dict[str, list[int]] = {}
-        for partition in range(PARTITIONS) if client.members and not how else ():
-            owned.setdefault(client.members[partition % len(client.members)], []).append(partition)
+        members = sorted(client.members, key=self._name)
+        for partition in range(PARTITIONS) if members and not how else ():
+            owned.setdefault(members[partition % len(members)], []).append(partition)
         for other, partitions in how.items():
             owned[self.clients[other].member_id] = [int(partition) for partition in partitions.split(",")]
         body = m.SyncGroupRequest(
@@ -247,7 +248,10 @@ class ClassicScript:
         who = [identity(member_id=one.member_id, group_instance_id=one.instance_id) for one in clients]
         if instance is not None:
             who.append(identity(member_id="", group_instance_id=instance))
-        body = m.LeaveGroupRequest(group_id=GROUP, member_id=who[0].member_id, members=who)
+        if int(version) < 3:
+            body = m.LeaveGroupRequest(group_id=GROUP, member_id=who[0].member_id)
+        else:
+            body = m.LeaveGroupRequest(group_id=GROUP, members=who)
 
         def hear(response: m.LeaveGroupResponse) -> None:
             told = [member.error_code for member in response.members] or [response.error_code]

@@ -25,6 +25,8 @@ DescribedGroup = m.DescribeGroupsResponse.DescribedGroup
 DeletedGroup = m.DeleteGroupsResponse.DeletableGroupResult
 ListedGroup = m.ListGroupsResponse.ListedGroup
 
+PROTOCOL_SINCE: Final = 5
+"""From this version on, SyncGroup must say what the group agreed on (KIP-559)."""
 MESSAGE_SINCE: Final = 6
 """From this version on, DescribeGroups has room for a sentence."""
 
@@ -58,9 +60,13 @@ class GroupApis:
         host = "/" + connection.peer_host
         self._groups.ask(request.body.group_id, partial(_join, request, host, reply), reply)
 
-    def sync(self, connection: Connection, request: Request) -> None:
+    def sync(self, connection: Connection, request: Request) -> m.SyncGroupResponse | None:
+        body: m.SyncGroupRequest = request.body
+        if request.version >= PROTOCOL_SINCE and (body.protocol_type is None or body.protocol_name is None):
+            return m.SyncGroupResponse(error_code=Error.INCONSISTENT_GROUP_PROTOCOL)
         reply = SlotReply(connection, request, _refused_sync, self.sync_errors)
-        self._groups.ask(request.body.group_id, partial(_sync, request.body, reply), reply)
+        self._groups.ask(body.group_id, partial(_sync, body, reply), reply)
+        return None
 
     def heartbeat(self, connection: Connection, request: Request) -> m.HeartbeatResponse | None:
         """Nearly all of them say nothing new, and are answered at once."""
