@@ -270,7 +270,7 @@ def test_min_insync_replicas_refuses_what_too_few_would_have(tmp_path: Path) -> 
 def test_a_topic_becomes_compacted_as_its_lags_allow_and_forgets_tombstones(tmp_path: Path) -> None:
     async def check() -> None:
         async with node_in(tmp_path) as (_, peer):
-            brisk = {"segment_ms": "1", "min_cleanable_dirty_ratio": "0", "file_delete_delay_ms": "1"}
+            brisk: dict[str, Any] = {"segment_ms": "1", "min_cleanable_dirty_ratio": "0", "file_delete_delay_ms": "1"}
             for topic in ("now", "later"):
                 await create(peer, topic, **brisk)
                 for number, value in enumerate((b"1", b"2", b"3")):

@@ -10,8 +10,8 @@ from headrace.errors import Error
 from headrace.protocol import messages as m
 from headrace.protocol.batch import COMPRESSION_MASK, scan
 from headrace.protocol.compression import Compression
-from tests.broker.test_produce import TOPIC_ID, Client, Slot, answer_in, client, request_of, requests_of
-from tests.replica.hosts import START_MS, change, setting
+from tests.broker.test_produce import Client, Slot, answer_in, client, request_of, requests_of
+from tests.replica.hosts import START_MS, TOPIC_ID, change, setting
 from tests.storage.batches import batch
 from tests.storage.logs import values_in
 
