@@ -1,4 +1,4 @@
-"""Our own asyncio client: routing, an idempotent producer, a consumer by assignment, admin. For any Kafka.
+"""Our own asyncio client: idempotent and transactional producers, consumers, groups, admin. For any Kafka.
 
 async with Client("127.0.0.1:9092") as client:
     print(await client.producer().send("greetings", b"hello"))
@@ -21,12 +21,25 @@ from headrace.client.admin import (
 )
 from headrace.client.client import Client
 from headrace.client.consumer import Consumer
-from headrace.client.errors import BufferFull, Closed, LogTruncated, NoOffset, NotSent, Uncertain, Unreachable
+from headrace.client.errors import (
+    BufferFull,
+    Closed,
+    Fenced,
+    LogTruncated,
+    MustAbort,
+    NoOffset,
+    NotSent,
+    Uncertain,
+    Unreachable,
+)
 from headrace.client.fetched import ConsumedRecord
+from headrace.client.group_consumer import GroupConsumer
 from headrace.client.lane import Produced
 from headrace.client.metadata import Node, PartitionInfo, TopicInfo
 from headrace.client.offsets import OffsetAt
 from headrace.client.producer import Producer
+from headrace.client.transaction import GroupMember, OffsetToCommit, Prepared
+from headrace.client.transactional_producer import TransactionalProducer
 
 __all__ = [
     "HIGH_WATERMARK",
@@ -43,18 +56,25 @@ __all__ = [
     "ConfigType",
     "ConsumedRecord",
     "Consumer",
+    "Fenced",
+    "GroupConsumer",
+    "GroupMember",
     "LogTruncated",
+    "MustAbort",
     "NewPartitions",
     "NewTopic",
     "NoOffset",
     "Node",
     "NotSent",
     "OffsetAt",
+    "OffsetToCommit",
     "PartitionInfo",
+    "Prepared",
     "Produced",
     "Producer",
     "ResourceType",
     "TopicInfo",
+    "TransactionalProducer",
     "Uncertain",
     "Unreachable",
     "UpgradeType",

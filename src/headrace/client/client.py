@@ -11,8 +11,10 @@ from typing import Any, Self
 from headrace.client.admin import Admin
 from headrace.client.cluster import Cluster
 from headrace.client.consumer import Consumer
+from headrace.client.group_consumer import GroupConsumer
 from headrace.client.producer import Producer
 from headrace.client.settings import Settings
+from headrace.client.transactional_producer import TransactionalProducer
 
 __all__ = ["Client"]
 
@@ -58,9 +60,23 @@ class Client:
         self._made[producer] = None
         return producer
 
+    def transactional_producer(self, transactional_id: str, **settings: Any) -> TransactionalProducer:
+        """A producer whose records become visible together, or not at all; its settings are those of a producer."""
+        producer = TransactionalProducer(
+            self._cluster, self._chance, self._now_ms, self._forget, transactional_id=transactional_id, **settings
+        )
+        self._made[producer] = None
+        return producer
+
     def consumer(self, **settings: Any) -> Consumer:
         """A consumer by assignment; its settings are the keywords of `Consumer`, such as auto_offset_reset."""
         consumer = Consumer(self._cluster, self._forget, **settings)
+        self._made[consumer] = None
+        return consumer
+
+    def group_consumer(self, group_id: str, **settings: Any) -> GroupConsumer:
+        """A consumer that shares topics with the members of its group; its settings are those of `GroupConsumer`."""
+        consumer = GroupConsumer(self._cluster, self._chance, self._forget, group_id=group_id, **settings)
         self._made[consumer] = None
         return consumer
 

@@ -1,8 +1,18 @@
 """How a call of the client can end badly, besides `Refused`: told apart by what the caller knows afterwards."""
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, Refused
 
-__all__ = ["BufferFull", "Closed", "LogTruncated", "NoOffset", "NotSent", "Uncertain", "Unreachable"]
+__all__ = [
+    "BufferFull",
+    "Closed",
+    "Fenced",
+    "LogTruncated",
+    "MustAbort",
+    "NoOffset",
+    "NotSent",
+    "Uncertain",
+    "Unreachable",
+]
 
 
 class Unreachable(HeadraceError):
@@ -52,3 +62,11 @@ class LogTruncated(NoOffset):
         super().__init__(text, topic, partition)
         self.offset = offset
         self.divergent_offset = divergent_offset
+
+
+class MustAbort(Refused):
+    """Something of the transaction is not in the log, or nobody knows: it can't be committed. Abort, and try again."""
+
+
+class Fenced(Refused):
+    """Another producer has taken the transactional id, or another member the place in the group. Make a new one."""

@@ -76,7 +76,7 @@ class Outgoing:
         self.sequence = NO_SEQUENCE
         self.wire: bytearray | None = None
 
-    def encode(self, compression: Compression) -> bytearray:
+    def encode(self, compression: Compression, is_transactional: bool = False) -> bytearray:
         if self.wire is None:
             identity = self.identity or Identity(NO_PRODUCER, NO_EPOCH)
             self.wire = build(
@@ -85,6 +85,7 @@ class Outgoing:
                 producer_id=identity.producer_id,
                 producer_epoch=identity.epoch,
                 base_sequence=self.sequence,
+                transactional=is_transactional,
             )
         return self.wire
 

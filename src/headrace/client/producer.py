@@ -75,6 +75,7 @@ class Producer:
         buffer_bytes_max: int = 32 << 20,
         delivery_timeout_s: float = 120.0,
         partitioner: Partitioner | None = None,
+        transactional_id: str | None = None,
     ) -> None:
         acks_code = -1 if acks == "all" else acks
         if idempotent and acks_code != -1:
@@ -82,7 +83,7 @@ class Producer:
         if isinstance(compression, str):
             compression = Compression[compression.upper()]
         is_idempotent = acks_code == -1 if idempotent is None else idempotent
-        sending = Sending(acks_code, is_idempotent, compression, batch_bytes, request_bytes_max)
+        sending = Sending(acks_code, is_idempotent, compression, batch_bytes, request_bytes_max, transactional_id)
         self._cluster = cluster
         self._now_ms = now_ms
         self._closed = closed

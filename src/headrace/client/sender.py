@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headrace.client.cluster import Cluster
 from headrace.client.errors import NotSent, Uncertain
@@ -54,6 +54,19 @@ class Sending:
     compression: Compression
     batch_bytes: int
     request_bytes_max: int
+    transactional_id: str | None = None
+
+
+class Transactional(Protocol):
+    """What a sender asks of the transaction that its batches belong to."""
+
+    produce_version_max: int | None
+
+    def prepare(self, lane: Lane) -> bool:
+        """Whether the lane may send: it has the epoch of the transaction, and its partition belongs to it."""
+
+    def failed(self, error: Error, text: str) -> None:
+        """A batch is not in the log, or nobody knows: the transaction can't be committed any more."""
 
 
 class Sender:
@@ -77,6 +90,7 @@ class Sender:
         "identity",
         "is_closed",
         "lanes",
+        "transaction",
     )
 
     def __init__(self, cluster: Cluster, sending: Sending, done: Callable[[Outgoing], None]) -> None:
@@ -85,6 +99,7 @@ class Sender:
         self.hurried = 0
         """While somebody flushes, batches don't linger."""
         self.is_closed = False
+        self.transaction: Transactional | None = None
         self._cluster = cluster
         self._sending = sending
         self._done = done
@@ -187,6 +202,8 @@ class Sender:
 
     def _prepare(self, lane: Lane) -> bool:
         """Whether the lane has a producer id and epoch to send under."""
+        if self.transaction is not None:
+            return self.transaction.prepare(lane)
         if lane.settle() and self.identity is not None and lane.identity == self.identity:
             self._bump()
         if self.identity is None:
@@ -238,8 +255,11 @@ class Sender:
         assert link.served is not None
         metadata = self._cluster.metadata
         has_ids = all(metadata.topic_id(lane.topic) != NO_TOPIC_ID for lane, _ in batches)
+        version_max = None if has_ids else TOPIC_ID_VERSION - 1
+        if self.transaction is not None and self.transaction.produce_version_max is not None:
+            version_max = self.transaction.produce_version_max
         try:
-            version = link.served.choose(ProduceRequest, None if has_ids else TOPIC_ID_VERSION - 1)
+            version = link.served.choose(ProduceRequest, version_max)
         except Refused as error:
             for lane, batch in batches:
                 lane.queue.remove(batch)
@@ -247,14 +267,16 @@ class Sender:
                 self._fail(lane, batch, error.text)
             return
         request = ProduceRequest(
-            acks=self._sending.acks, timeout_ms=int(self._cluster.settings.request_timeout_s * 1000)
+            transactional_id=self._sending.transactional_id,
+            acks=self._sending.acks,
+            timeout_ms=int(self._cluster.settings.request_timeout_s * 1000),
         )
         topics: dict[str, ProduceRequest.TopicProduceData] = {}
         sent: list[tuple[Lane, Outgoing]] = []
         for lane, batch in batches:
             lane.send(batch, self._sending.is_idempotent)
             try:
-                records = batch.encode(self._sending.compression)
+                records = batch.encode(self._sending.compression, self._sending.transactional_id is not None)
             except Exception as error:  # of one batch, which must not hold up the others
                 _log.exception("a batch for %s-%d can't be written", lane.topic, lane.index)
                 lane.landed(batch)
@@ -391,7 +413,7 @@ class Sender:
             if batch.identity == lane.identity and (is_first or error is Error.UNKNOWN_PRODUCER_ID):
                 lane.wants_reset = True
             self._retry(lane, batch)
-        elif self._sending.is_idempotent and error is Error.INVALID_PRODUCER_EPOCH:
+        elif self._sending.is_idempotent and self.transaction is None and error is Error.INVALID_PRODUCER_EPOCH:
             # Somebody else uses our id in a later epoch, so that no epoch of ours is safe: begin with another id.
             if batch.identity == self.identity:
                 self.identity = None
@@ -457,6 +479,14 @@ class Sender:
             error = NotSent(f"A record for {where} was not sent: {why}; check that the partition has a leader.")
         batch.fail(error)
         self._done(batch)
+        if self.transaction is not None:
+            self.transaction.failed(batch.last_error or Error.REQUEST_TIMED_OUT, str(error))
+
+    def fail_lane(self, lane: Lane, why: str) -> None:
+        """Give up what waits in a lane; what is on its way is heard of."""
+        waiting, lane.queue = lane.queue, []
+        for batch in waiting:
+            self._fail(lane, batch, why)
 
     # --- the producer id ----------------------------------------------------------------------------------------------
 

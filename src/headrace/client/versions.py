@@ -11,11 +11,13 @@ __all__ = ["Served"]
 class Served:
     """What one broker serves, by its own word (ApiVersions)."""
 
-    __slots__ = ("_address", "_ranges")
+    __slots__ = ("_address", "_ranges", "features")
 
     def __init__(self, response: ApiVersionsResponse, address: str) -> None:
         self._ranges = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         self._address = address
+        self.features = {feature.name: feature.max_version_level for feature in response.finalized_features}
+        """What the cluster has agreed on: transaction.version and the like, with their levels."""
 
     def highest_of(self, api_key: int) -> int | None:
         """The highest version of an API that the broker has, whatever we know of it."""

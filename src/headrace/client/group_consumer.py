@@ -1,0 +1,240 @@
+"""A consumer that shares the partitions of its topics with the other members of a group."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Literal
+
+from headrace.client.classic_membership import ClassicMembership
+from headrace.client.cluster import Cluster
+from headrace.client.consumer import Consumer
+from headrace.client.coordinators import Coordinators
+from headrace.client.fetched import ConsumedRecord
+from headrace.client.group_offsets import GroupOffsets
+from headrace.client.membership import ConsumerMembership
+from headrace.client.transaction import GroupMember, OffsetToCommit
+from headrace.errors import HeadraceError
+
+__all__ = ["GroupConsumer"]
+
+_log = logging.getLogger(__name__)
+
+TopicPartition = tuple[str, int]
+Protocol = Literal["consumer", "classic"]
+Changed = Callable[[list[TopicPartition]], Awaitable[None]]
+LEAVE_SECONDS: Final = 5.0
+
+
+async def _nothing(partitions: list[TopicPartition]) -> None:
+    pass
+
+
+class GroupConsumer(Consumer):
+    """Made by `Client.group_consumer`.
+
+        consumer.subscribe(["greetings"])
+        async for record in consumer:
+            ...
+
+    What was given out counts as done when the next record is asked for. It is committed every `auto_commit_s` seconds,
+    before a partition goes to another member, and at the end: each record is seen at least once. With
+    `auto_commit_s=None` nothing is committed but by `commit`, or by a transaction (`member` tells it on whose behalf).
+    """
+
+    __slots__ = (
+        "_auto_commit",
+        "_auto_commit_s",
+        "_coordinators",
+        "_done",
+        "_failure",
+        "_given",
+        "_membership",
+        "_offsets",
+        "assigned",
+        "lost",
+        "revoked",
+    )
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        chance: random.Random,
+        closed: Callable[[Consumer], None] = lambda _: None,
+        *,
+        group_id: str,
+        protocol: Protocol = "consumer",
+        instance_id: str | None = None,
+        rack: str | None = None,
+        assignor: str | None = None,
+        auto_commit_s: float | None = 5.0,
+        session_timeout_ms: int = 45_000,
+        rebalance_timeout_ms: int = 300_000,
+        heartbeat_s: float = 3.0,
+        assigned: Changed = _nothing,
+        revoked: Changed = _nothing,
+        lost: Changed = _nothing,
+        **settings: Any,
+    ) -> None:
+        """`session_timeout_ms` and `heartbeat_s` are for the classic protocol; in the new one the group has them."""
+        if not group_id:
+            raise ValueError("a group needs an id that is not empty.")
+        super().__init__(cluster, closed, **settings)
+        self._coordinators = Coordinators(cluster)
+        self._offsets = GroupOffsets(Coordinators(cluster))
+        self._membership: ConsumerMembership | ClassicMembership
+        if protocol == "consumer":
+            self._membership = ConsumerMembership(
+                cluster,
+                self._coordinators,
+                self,
+                group_id=group_id,
+                member_id=base64.urlsafe_b64encode(chance.randbytes(16)).rstrip(b"=").decode(),
+                instance_id=instance_id,
+                rack=rack,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                assignor=assignor,
+            )
+        else:
+            self._membership = ClassicMembership(
+                cluster,
+                self._coordinators,
+                self,
+                group_id=group_id,
+                instance_id=instance_id,
+                session_timeout_ms=session_timeout_ms,
+                rebalance_timeout_ms=rebalance_timeout_ms,
+                heartbeat_s=heartbeat_s,
+            )
+        self.assigned = assigned
+        self.revoked = revoked
+        self.lost = lost
+        self._given: dict[TopicPartition, OffsetToCommit] = {}
+        """What the last call gave out: where to go on behind it."""
+        self._done: dict[TopicPartition, OffsetToCommit] = {}
+        """What is done with and not committed."""
+        self._failure: HeadraceError | None = None
+        self._auto_commit_s = auto_commit_s
+        self._auto_commit: asyncio.Task[None] | None = None
+
+    # --- the group ----------------------------------------------------------------------------------------------------
+
+    def subscribe(self, topics: Sequence[str] = (), *, pattern: str | None = None) -> None:
+        """Share these topics, or all whose names match a pattern (RE2), with the members of the group."""
+        if isinstance(topics, str):
+            raise TypeError(f"topics are a list of names: subscribe([{topics!r}]).")
+        for topic in topics:
+            self._cluster.want(topic)
+        self._membership.subscribe(topics, pattern)
+        if self._auto_commit_s is not None and self._auto_commit is None:
+            self._auto_commit = asyncio.get_running_loop().create_task(self._commit_now_and_then(self._auto_commit_s))
+
+    @property
+    def member(self) -> GroupMember:
+        """Who this is in the group now, for `send_offsets` of a transaction."""
+        return self._membership.member
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit | int] | None = None) -> None:
+        """Commit these offsets, or everything that was given out so far."""
+        if offsets is None:
+            self._settle()
+            offsets, self._done = dict(self._done), {}
+        await self._offsets.commit(offsets, self.member)
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetToCommit]:
+        """What the group has committed for these partitions, as far as it has."""
+        return await self._offsets.committed(partitions, self.member)
+
+    async def close(self) -> None:
+        """Commit what is done, leave the group, stop reading."""
+        if self._auto_commit is not None:
+            self._auto_commit.cancel()
+            await asyncio.gather(self._auto_commit, return_exceptions=True)
+            self._auto_commit = None
+        await self._membership.leave(LEAVE_SECONDS)
+        await super().close()
+        self._coordinators.close()
+        self._offsets.close()
+
+    async def _commit_now_and_then(self, pause_s: float) -> None:
+        while True:
+            await asyncio.sleep(pause_s)
+            await self._commit_done(list(self._done))
+
+    async def _commit_done(self, partitions: Sequence[TopicPartition]) -> None:
+        offsets = {partition: self._done.pop(partition) for partition in partitions if partition in self._done}
+        try:
+            await self._offsets.commit(offsets, self.member)
+        except HeadraceError as error:
+            _log.warning("offsets of %s were not committed: %s", self.member.group_id, error)
+            for partition, offset in offsets.items():  # unless there is more to commit by now
+                self._done.setdefault(partition, offset)
+
+    # --- what the membership asks for ---------------------------------------------------------------------------------
+
+    async def give(self, partitions: Sequence[TopicPartition]) -> None:
+        committed = await self._offsets.committed(partitions, self.member)
+        self.assign([*self.assignment, *partitions])
+        for (topic, index), at in committed.items():
+            self.seek(topic, index, at.offset, at.leader_epoch)
+        await self.assigned(list(partitions))
+
+    async def take(self, partitions: Sequence[TopicPartition]) -> None:
+        if not partitions:
+            return
+        self._stop_reading(partitions)
+        await self.revoked(list(partitions))
+        if self._auto_commit_s is not None:
+            await self._commit_done(partitions)
+        self._forget(partitions)
+
+    def lose(self, partitions: Sequence[TopicPartition]) -> None:
+        if partitions:
+            self._stop_reading(partitions)
+            self._forget(partitions)
+            asyncio.get_running_loop().create_task(self._tell_lost(list(partitions)))
+
+    async def _tell_lost(self, partitions: list[TopicPartition]) -> None:
+        await self.lost(partitions)
+
+    def fail(self, error: HeadraceError) -> None:
+        self._failure = error
+        self._arrived.set()
+
+    def _stop_reading(self, partitions: Sequence[TopicPartition]) -> None:
+        gone = dict.fromkeys(partitions)
+        self.assign([partition for partition in self.assignment if partition not in gone])
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        for partition in partitions:
+            self._done.pop(partition, None)
+            self._given.pop(partition, None)
+
+    # --- records ------------------------------------------------------------------------------------------------------
+
+    async def poll(self, max_records: int = 500, timeout_s: float | None = None) -> list[ConsumedRecord]:
+        self._settle()
+        records = await super().poll(max_records, timeout_s)
+        for record in records:
+            self._given[record.topic, record.partition] = OffsetToCommit(record.offset + 1, record.leader_epoch)
+        return records
+
+    async def __anext__(self) -> ConsumedRecord:
+        self._settle()
+        record = await super().__anext__()
+        self._given[record.topic, record.partition] = OffsetToCommit(record.offset + 1, record.leader_epoch)
+        return record
+
+    def _settle(self) -> None:
+        """Whoever asks for more is done with what was given out."""
+        if self._given:
+            self._done |= self._given
+            self._given = {}
+
+    def _take(self, max_records: int) -> list[ConsumedRecord]:
+        if self._failure is not None:
+            raise self._failure
+        return super()._take(max_records)
