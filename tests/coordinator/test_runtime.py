@@ -13,6 +13,7 @@ from headrace.errors import Error, Refused
 from headrace.protocol import messages as m
 from headrace.protocol.control import build_marker
 from headrace.testing.disk import FaultyDisk
+from headrace.testing.workers import SteppedWorkers
 from tests.coordinator.toy import TOPIC, Toys
 from tests.replica.hosts import TOPIC_ID, change
 
@@ -185,23 +186,28 @@ def test_while_it_is_loaded_nobody_is_served() -> None:
     toys = Toys()
     toys.add("a")
     toys.host.drain()
-    host = toys.host.restart()
-    again = Toys.__new__(Toys)
-    host.drain = lambda: None  # type: ignore[method-assign]
-    again.__init__(host)  # type: ignore[misc]
-    assert again.get("a").error is Error.COORDINATOR_LOAD_IN_PROGRESS
-    del host.drain
-    host.drain()
-    assert str(again.get("a").message) == "a=1"
+    loads = SteppedWorkers()
+    after = Toys(toys.host.restart(), loads=loads)
+    after.host.drain()
+    assert after.get("a").error is Error.COORDINATOR_LOAD_IN_PROGRESS
+    loads.step()
+    after.host.drain()
+    assert str(after.get("a").message) == "a=1"
 
 
 def test_what_a_life_before_did_not_commit_is_told_when_it_is_committed() -> None:
     toys = Toys()
     toys.add("a")
     toys.host.run_soon()  # appended, and not on the disk
-    host = toys.host.restart()
-    toys = Toys(host)
-    assert str(toys.get("a").message) == "a=1"
+    loads = SteppedWorkers()
+    after = Toys(toys.host.restart(), loads=loads)
+    after.host.run_soon()
+    loads.step()
+    after.host.run_soon()  # loaded, while the flush is under way
+    read = after.get("a")
+    assert not read.is_there
+    after.host.drain()
+    assert str(read.message) == "a=1"
 
 
 def test_a_large_log_is_loaded_in_many_chunks() -> None:

@@ -12,6 +12,7 @@ from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.protocol.message import Message
+from headrace.testing.workers import SteppedWorkers
 from tests.coordinator.pure import Answer
 from tests.replica.hosts import Host
 
@@ -107,19 +108,28 @@ class Toy:
 class Toys:
     """A node with a runtime of toys."""
 
-    def __init__(self, host: Host | None = None, partitions: int = 1, **more: Any) -> None:
+    def __init__(
+        self, host: Host | None = None, partitions: int = 1, loads: SteppedWorkers | None = None, **more: Any
+    ) -> None:
+        """`loads` are workers that only a test steps, for what loading reads."""
         is_new = host is None
         self.host = host or Host()
         self.shards: list[Toy] = []
         self.rung: list[str] = []
         self.runtime: Runtime[Toy] = Runtime(
-            TOPIC, self._make, self.host.replicas, self.host.workers, self.host.loop.soon.append, **more
+            TOPIC,
+            self._make,
+            self.host.replicas,
+            self.host.workers if loads is None else loads,
+            self.host.loop.soon.append,
+            **more,
         )
         self.runtime.effects[Rung] = lambda effect: self.rung.append(effect.name)
         self.host.loader.subscribe(self.runtime.apply)
         if is_new:
             self.host.create(TOPIC, partitions)
-        self.host.drain()
+        if loads is None:
+            self.host.drain()
 
     def _make(self, timers: Timers, leader_epoch: int) -> Toy:
         self.shards.append(Toy(timers))
