@@ -195,18 +195,21 @@ def test_while_it_is_loaded_nobody_is_served() -> None:
     assert str(after.get("a").message) == "a=1"
 
 
-def test_what_a_life_before_did_not_commit_is_told_when_it_is_committed() -> None:
-    toys = Toys()
-    toys.add("a")
-    toys.host.run_soon()  # appended, and not on the disk
+def test_what_is_loaded_and_not_committed_yet_is_told_when_it_is_committed() -> None:
     loads = SteppedWorkers()
-    after = Toys(toys.host.restart(), loads=loads)
-    after.host.run_soon()
+    toys, stamp = Toys(loads=loads), ProducerStamp(7, 0)
+    toys.add("a")
+    toys.host.partition(TOPIC).append_own(
+        memoryview(marker(stamp, is_commit=True)), 1
+    )  # so that the shard is loaded anew
+    toys.host.run_soon()
+    toys.host.loop.pass_ms(1000)
     loads.step()
-    after.host.run_soon()  # loaded, while the flush is under way
-    read = after.get("a")
+    toys.host.run_soon()  # loaded, while the flush is under way
+    assert len(toys.shards) == 2
+    read = toys.get("a")
     assert not read.is_there
-    after.host.drain()
+    toys.host.drain()
     assert str(read.message) == "a=1"
 
 
