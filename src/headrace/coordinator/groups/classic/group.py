@@ -156,7 +156,7 @@ class ClassicGroup:
         if self.phase is State.EMPTY:
             return bool(protocol_type) and bool(protocols)
         count = len(self.members)
-        return protocol_type == self.protocol_type and any(self.offers.get(name) == count for name in protocols)
+        return protocol_type == self.protocol_type and any(self.offers.get(name, 0) == count for name in protocols)
 
     def add(self, member: Member, protocol_type: str) -> None:
         if not self.members:

@@ -352,7 +352,8 @@ def from_log(group_id: str, value: m.GroupMetadataValue) -> ClassicGroup:
         group.add(records.member_of(stored, value.protocol), value.protocol_type)
     group.generation = value.generation
     group.protocol = value.protocol
-    group.leader = value.leader
+    if value.leader in group.members:
+        group.leader = value.leader
     group.phase = State.STABLE if value.members else State.EMPTY
     group.stored = value
     group.find_subscribed_topics()
