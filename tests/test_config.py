@@ -303,6 +303,7 @@ def test_a_setting_that_is_called_honoured_is_read_by_something() -> None:
     # What is read under another name: `compact` and `delete`, `addresses`, `advertised`, `security_protocol`.
     read |= {
         "max_connections_per_ip_overrides",
+        "http_listen",
         "cleanup_policy",
         "listeners",
         "advertised_listeners",
