@@ -83,7 +83,10 @@ class GroupConfig(Group):
         doc="Which way a group with members may go from one protocol to the other. Empty ones always may.",
     )
     group_consumer_regex_refresh_interval_ms: int = integer(
-        default=600_000, least=10_000, doc="How often the regular expressions of a group are looked at again."
+        default=600_000,
+        least=10_000,
+        why="Regular expressions are looked at again when topics come or go, and not by time.",
+        doc="How often the regular expressions of a group are looked at again.",
     )
 
     def check(self) -> None:
