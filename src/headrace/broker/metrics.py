@@ -123,11 +123,10 @@ class NodeMetrics:
 
     def partition_pages(self, form: Form) -> Iterator[str]:
         """The whole text of /metrics/partitions."""
-        found = [
-            (labels(("topic", "partition"), (partition.topic, partition.index)), partition)
-            for partition in self._watched.replicas.hosted()
-        ]
-        yield ""
+        found: list[tuple[str, Partition]] = []
+        for some in _in_steps(list(self._watched.replicas.hosted()), PARTITIONS_A_STEP):
+            found += [(labels(("topic", "partition"), (one.topic, one.index)), one) for one in some]
+            yield ""
         for metric, value_of in _PARTITION_METRICS:
             yield from _long_family(form, metric, found, value_of)
         yield form.end
