@@ -197,6 +197,14 @@ def test_a_value_beyond_the_bounds_is_for_programs_only() -> None:
     assert refusal({"segment.bytes": "1000"}).startswith("segment.bytes must be")
 
 
+def test_what_a_later_version_wrote_is_left_out_and_the_rest_counts() -> None:
+    texts = {"retention.ms": "5", "from.the.future": "1", "segment.ms": "never", "compression.type": "lz4"}
+    config, left_out = LogConfig.parse_leniently(texts, LogConfig(flush_ms=7))
+    assert config == LogConfig(retention_ms=5, compression_type=CompressionType.LZ4, flush_ms=7)
+    assert list(left_out) == ["from.the.future", "segment.ms"]
+    assert LogConfig.parse_leniently({}) == (LogConfig(), {})
+
+
 def test_a_group_of_values_does_not_change() -> None:
     config = LogConfig(retention_ms=5)
     with pytest.raises(AttributeError, match="does not change; use replace"):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
-from headrace.config import TOPIC, LogConfig, NodeConfig, Setting, broker_settings
+from headrace.config import LogConfig, NodeConfig, Setting, broker_settings
 from headrace.config.node import ALIASES, unit_names
 from headrace.metadata.dynamic import ALL_BROKERS, Dynamic
 from headrace.metadata.image import Image, ResourceType
@@ -95,7 +95,7 @@ class ConfigView:
 
     def topic(self, texts: Mapping[str, str]) -> list[Described]:
         """All settings of a topic that has these of its own."""
-        config = LogConfig.parse({name: text for name, text in texts.items() if name in TOPIC}, self._config.log)
+        config, _ = LogConfig.parse_leniently(texts, self._config.log)
         return [
             self._defaulted(setting, getattr(config, field), texts, Source.TOPIC)
             for field, setting in LogConfig.fields.items()

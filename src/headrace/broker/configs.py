@@ -109,12 +109,12 @@ class Configs:
             case ResourceType.CLIENT_METRICS:
                 _require_name(name, "A subscription to client metrics")
                 texts = image.settings(ResourceType.CLIENT_METRICS, name)
-                metrics = ClientMetricsConfig.parse(texts)
+                metrics, _ = ClientMetricsConfig.parse_leniently(texts)
                 return view.resource(ClientMetricsConfig.settings, metrics, texts, Source.CLIENT_METRICS)
             case ResourceType.GROUP:
                 _require_name(name, "A group")
                 texts = image.settings(ResourceType.GROUP, name)
-                group = GroupSettings.parse(texts, GroupSettings.of_broker(self._dynamic.config.groups))
+                group, _ = GroupSettings.parse_leniently(texts, GroupSettings.of_broker(self._dynamic.config.groups))
                 return view.resource(GroupSettings.settings, group, texts, Source.GROUP)
         raise Refused(Error.INVALID_REQUEST, f"{kind} is no type of a resource with settings.")
 

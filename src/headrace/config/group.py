@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, cast, dataclass_transform
 
 from headrace.config.setting import Change, Kind, Scope, Setting, unknown
+from headrace.errors import Refused
 
 E = TypeVar("E", bound=Enum)
 
@@ -106,6 +107,22 @@ class Group(metaclass=GroupType):
         made = cls(**values)
         made.check()
         return made
+
+    @classmethod
+    def parse_leniently(cls, texts: Mapping[str, str], base: Self | None = None) -> tuple[Self, dict[str, str]]:
+        """As `parse`, without the texts that can't be, which come by name with why: those of a later version, say."""
+        try:
+            return cls.parse(texts, base), {}
+        except Refused:
+            pass
+        made = cls() if base is None else base
+        left_out: dict[str, str] = {}
+        for name, text in texts.items():
+            try:
+                made = cls.parse({name: text}, made)
+            except Refused as refused:
+                left_out[name] = refused.text
+        return made, left_out
 
     def check(self) -> None:
         """Refuses values that are fine one by one and not together."""

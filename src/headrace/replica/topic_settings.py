@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Mapping
 
 from headrace.config import LogConfig
-from headrace.errors import Refused
 from headrace.metadata.image import Image, ResourceType
 
 logger = logging.getLogger(__name__)
@@ -59,17 +58,8 @@ class TopicSettings:
         return made
 
     def _parse(self, topic: str, texts: Mapping[str, str]) -> LogConfig:
-        try:
-            return LogConfig.parse(texts, self.defaults)
-        except Refused:
-            return self._parse_one_by_one(topic, texts)
-
-    def _parse_one_by_one(self, topic: str, texts: Mapping[str, str]) -> LogConfig:
         """The controller has checked them, but it may be of a later version than this node."""
-        made = self.defaults
-        for name, text in texts.items():
-            try:
-                made = LogConfig.parse({name: text}, made)
-            except Refused as refused:
-                logger.warning("topic %s: %s=%s is left out: %s", topic, name, text, refused)
+        made, left_out = LogConfig.parse_leniently(texts, self.defaults)
+        for name, why in left_out.items():
+            logger.warning("topic %s: %s=%s is left out: %s", topic, name, texts[name], why)
         return made
