@@ -1,5 +1,5 @@
 // Runs one scenario with kafkajs and prints what it saw as JSON: node scenario.js NAME BOOTSTRAP TOPIC
-// Groups are not served yet, and kafkajs consumes in groups only: reading goes through its own broker connection.
+// kafkajs consumes in groups only (see groups.js): reading goes through its own broker connection here.
 const {
   AclOperationTypes, AclPermissionTypes, AclResourceTypes, CompressionTypes, Kafka, ResourcePatternTypes, logLevel,
 } = require('kafkajs')
