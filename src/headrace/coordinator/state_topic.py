@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from array import array
 from functools import lru_cache
+from operator import mul
+from sys import byteorder
 from typing import Final
 
 from headrace.metadata.image import Image
@@ -11,6 +14,10 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
 
 _HASHED_MAX: Final = 100_000
+_SHORT: Final = 250
+"""Hashes of longer names are not kept, so that strangers can't fill the memory with theirs."""
+_BLOCK: Final = 256
+_POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(_BLOCK - 1, -1, -1))
 _INT32_MASK: Final = 0xFFFFFFFF
 _INT32_MAX: Final = 0x7FFFFFFF
 
@@ -21,15 +28,23 @@ def partitions_of(image: Image, topic: str) -> int:
     return 0 if found is None else len(found.partitions)
 
 
-@lru_cache(_HASHED_MAX)
 def java_hash(text: str) -> int:
     """What Java's String.hashCode makes of it, as an absolute value: everybody finds the same partition for a name."""
+    return _short_hash(text) if len(text) <= _SHORT else _hash(text)
+
+
+def _hash(text: str) -> int:
+    units = array("H", text.encode("utf-16-le" if byteorder == "little" else "utf-16-be", "surrogatepass"))
     found = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(units), 2):
-        found = (31 * found + (units[position] << 8 | units[position + 1])) & _INT32_MASK
+    for start in range(0, len(units), _BLOCK):
+        block = units[start : start + _BLOCK]
+        # The sum of all units by falling powers of 31, a block at a time: a client's name may be long.
+        found = (found * pow(31, len(block), 1 << 32) + sum(map(mul, block, _POWERS[-len(block) :]))) & _INT32_MASK
     signed = found if found <= _INT32_MAX else found - _INT32_MASK - 1
     return 0 if signed == -_INT32_MAX - 1 else abs(signed)
+
+
+_short_hash = lru_cache(_HASHED_MAX)(_hash)
 
 
 def partition_for(name: str, partitions: int) -> int:
