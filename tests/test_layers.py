@@ -71,6 +71,8 @@ PURE = (
     "coordinator/offsets",
     "coordinator/shard",
     "coordinator/state_topic",
+    "coordinator/transactions",
+    "storage/verification",
 )
 TOOLS = ("protocol/stubs",)  # commands of ours that live beside what they write, and that nothing imports
 IMPURE = {

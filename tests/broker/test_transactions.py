@@ -380,6 +380,44 @@ def test_a_fetch_session_goes_on_when_a_transaction_ends() -> None:
     run(check())
 
 
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+def test_hazard_11_what_was_aborted_stays_so_over_segments_compaction_and_a_restart(policy: str) -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        settings: dict[str, Any] = {"log_cleaner_backoff_ms": "50"}
+        async with running(disk, **settings) as node, connected(node) as peer:
+            await create(
+                peer, "t", cleanup_policy=policy, segment_bytes="1048576", segment_ms="1", min_cleanable_dirty_ratio="0"
+            )
+            open_one = await identity(peer, "open")
+            who = await identity(peer)
+            for number in range(8):
+                value = b"%s %d" % (b"aborted" if number % 2 else b"committed", number)
+                assert await produce(peer, who, value, version=12, key=b"%d" % (number % 3)) == Error.NONE
+                response = await end(peer, who, commits=not number % 2)
+                await settled(peer)
+                who = (response.producer_id, response.producer_epoch)
+            if policy == "compact":
+                # Keys 0, 1 and 2 were last committed by 6, 4 and 2: the rest goes, and with it what was aborted.
+                expected = [b"committed 2", b"committed 4", b"committed 6"]
+                while len(await read(peer)) > len(expected):
+                    pass
+            else:
+                expected = [b"committed %d" % number for number in (0, 2, 4, 6)]
+            assert await read(peer) == expected
+            # An open transaction is not compacted away, and is aborted over a restart all the same.
+            assert await produce(peer, open_one, b"open", version=12, transactional_id="open") == Error.NONE
+            assert await read(peer) == expected
+        async with running(disk, seed=1, **settings) as node, connected(node) as peer:
+            await init(peer, "another")
+            assert await read(peer) == expected
+            assert not (await end(peer, open_one, commits=False, transactional_id="open")).error_code
+            assert await settled(peer, "open") == "CompleteAbort"
+            assert await read(peer) == expected
+
+    run(check())
+
+
 # ----------------------------------------------------------------------------------------------------- administration
 
 

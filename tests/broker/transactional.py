@@ -69,13 +69,12 @@ async def produce(
     index: int = 0,
     transactional_id: str | None = "x",
     version: int = 11,
+    key: bytes = b"k",
 ) -> Error:
-    data = m.ProduceRequest.PartitionProduceData(
-        index=index,
-        records=memoryview(
-            batch(value, producer_id=who[0], producer_epoch=who[1], base_sequence=sequence, transactional=True)
-        ),
+    content = batch(
+        value, key=key, producer_id=who[0], producer_epoch=who[1], base_sequence=sequence, transactional=True
     )
+    data = m.ProduceRequest.PartitionProduceData(index=index, records=memoryview(content))
     request = m.ProduceRequest(
         transactional_id=transactional_id,
         acks=-1,
