@@ -13,6 +13,8 @@ from headrace.testing.sim.host import Host
 from headrace.testing.sim.node import node_main
 from headrace.testing.sim.process import Process
 from headrace.testing.sim.simulation import Simulation, Violation
+from tests.sim.node_admin import TOPICS as OPERATED
+from tests.sim.node_admin import Operator
 from tests.sim.node_clients import Consumer, IdTaker, LastReader, Producer, Seen, TopicPartition, connected
 from tests.sim.node_keys import COMPACTED, CONFIGS, KeyWriter
 from tests.sim.node_topics import TopicMaker
@@ -77,11 +79,14 @@ async def recorded(simulation: Simulation) -> Seen:
         for number, acks in enumerate(chance.choice(((-1, 1), (-1, -1, 1), (-1, 1, 0))))
     ]
     maker = TopicMaker(seen, "maker", {"retention.ms": "-1"})
-    clients: list[Producer | Consumer | TopicMaker | IdTaker | KeyWriter] = [*producers, maker]
+    clients: list[Producer | Consumer | TopicMaker | IdTaker | KeyWriter | Operator] = [*producers, maker]
     clients += [Consumer(seen, "c0", PARTITIONS), IdTaker(seen, "ids")]
     keys = KeyWriter(seen, "keys")
     if chance.random() < 0.3:
         clients.append(keys)
+    operator = Operator(seen, "operator", [*PARTITIONS, COMPACTED])
+    if has_two_disks or chance.random() < 0.2:
+        clients.append(operator)
     running = [simulation.host(client.name).start("client", client.run) for client in clients]
 
     chaos = Chaos(simulation, [server], ODDS, gap_seconds=0.3, outage_seconds=0.15)
@@ -103,14 +108,20 @@ async def recorded(simulation: Simulation) -> Seen:
         await simulation.host("last").start("reader", reader.run).ended
         if keys in clients:
             await simulation.host("last").start("keys", keys.check).ended
+        if operator in clients:
+            await simulation.host("last").start("operator", operator.check).ended
     keeping.cancel()
     seen.history.machine_crashes += simulation.losses
     return seen
 
 
 async def set_up(process: Process) -> None:
+    await create(process, [*TOPICS, *OPERATED])
+
+
+async def create(process: Process, topics: list[NewTopic]) -> None:
     async with connected(process, operation_timeout_s=60.0) as client:
-        for topic in TOPICS:
+        for topic in topics:
             while True:
                 try:
                     await client.admin.create_topics([topic])

@@ -136,10 +136,13 @@ class Producer:
 class Consumer:
     """Reads along. Told that what it read is gone, it starts a new session there."""
 
-    def __init__(self, seen: Seen, name: str, partitions: list[TopicPartition]) -> None:
+    def __init__(
+        self, seen: Seen, name: str, partitions: list[TopicPartition], isolation_level: str = "read_uncommitted"
+    ) -> None:
         self.name = name
         self._seen = seen
         self._partitions = partitions
+        self._isolation_level = isolation_level
         self._sessions = dict.fromkeys(partitions, 0)
         self._ends: dict[TopicPartition, tuple[float, int]] = {}
 
@@ -148,6 +151,7 @@ class Consumer:
         async with connected(process) as client:
             consumer = client.consumer(
                 auto_offset_reset="none",
+                isolation_level=self._isolation_level,
                 fetch_max_wait_ms=chance.choice((30, 300)),
                 partition_bytes_max=chance.choice((500, 1 << 20)),
             )

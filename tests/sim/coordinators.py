@@ -1,0 +1,160 @@
+"""Groups of both protocols and transactional transforms, on a node in trouble, with members that die and freeze."""
+
+from __future__ import annotations
+
+import asyncio
+
+from headrace.client import Client, NewTopic
+from headrace.testing.sim.chaos import Chaos, Odds
+from headrace.testing.sim.history import Entry, Poll
+from headrace.testing.sim.node import node_main
+from headrace.testing.sim.process import Process
+from headrace.testing.sim.simulation import Simulation, Violation
+from headrace.testing.sim.transactions import Transaction, TransactionAnomaly, anomalies
+from tests.sim.group_clients import Auditor, Committed, Member
+from tests.sim.node import NODE, ODDS, bring_online, create, keep_up
+from tests.sim.node_clients import Consumer, Seen, TopicPartition, connected, text_of
+from tests.sim.transactional_clients import Transactor, Transformer, read_committed
+
+TROUBLE_SECONDS = 3.0
+STEPS_MAX = 300_000
+TOPICS = [
+    NewTopic("source", 2, configs={"retention.ms": "-1", "segment.ms": "700"}),
+    NewTopic("image", 2, configs={"retention.ms": "-1"}),
+]
+SOURCE: list[TopicPartition] = [("source", 0), ("source", 1)]
+IMAGE: list[TopicPartition] = [("image", 0), ("image", 1)]
+COORDINATING = NODE | {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "100",
+    "group.consumer.min.session.timeout.ms": "100",
+    "group.consumer.session.timeout.ms": "600",
+    "group.consumer.min.heartbeat.interval.ms": "10",
+    "group.consumer.heartbeat.interval.ms": "100",
+    "offsets.topic.num.partitions": "2",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+}
+CLIENT_ODDS = Odds(crash_in_call=0, crash_at_callback=1, machine_crash=0, cut_both=1, cut_one_way=1, partition=0)
+PATIENCE_SECONDS = 60.0
+"""For what must come to its end by itself, when there is no more trouble."""
+
+
+async def coordinators(simulation: Simulation) -> None:
+    seen, transactions, final = await recorded(simulation)
+    problems = seen.problems + [str(found) for found in anomalies_of(seen, transactions, final)]
+    problems += [str(found) for found in seen.history.anomalies()]
+    if problems:
+        raise Violation(f"{len(problems)} anomalies in {len(transactions)} transactions:\n" + "\n".join(problems[:5]))
+
+
+def anomalies_of(seen: Seen, transactions: list[Transaction], final: list[str]) -> list[TransactionAnomaly]:
+    read_at: dict[str, float] = {}
+    for poll in seen.history.polls:
+        for entry in poll.entries:
+            read_at[entry.value] = min(poll.end, read_at.get(entry.value, float("inf")))
+    return anomalies(transactions, read_at, final)
+
+
+async def recorded(simulation: Simulation) -> tuple[Seen, list[Transaction], list[str]]:
+    simulation.errors_are_findings = False
+    simulation.loop.steps_limit = STEPS_MAX
+    chance = simulation.chance("coordinators")
+    seen = Seen(simulation)
+    server = simulation.host("server")
+    server.start("node", node_main(COORDINATING))
+    await simulation.host("setup").start("setup", lambda process: create(process, TOPICS)).ended
+
+    transactions: list[Transaction] = []
+    ids = chance.choice((("a", "b"), ("a", "a"), ("a", "b", "b")))
+    transactors = [Transactor(seen, f"t{number}", f"id-{of}", SOURCE, transactions) for number, of in enumerate(ids)]
+    protocols = chance.choice((("consumer", "consumer"), ("classic", "classic"), ("consumer", "classic")))
+    transformers = [
+        Transformer(seen, f"x{number}", protocol, "source", "image", transactions)
+        for number, protocol in enumerate(protocols)
+    ]
+    kept = Committed()
+    members = [Member(seen, f"m{number}", "readers", kind, "source", kept) for number, kind in enumerate(protocols)]
+    auditor = Auditor(seen, "auditor", "readers", SOURCE, kept)
+    reader = Consumer(seen, "c0", SOURCE, isolation_level="read_committed")
+    lasting: list[Transactor | Auditor | Consumer] = [*transactors, auditor, reader]
+    finishing = [simulation.host(client.name).start("client", client.run) for client in lasting]
+    dying: list[Transformer | Member] = [*transformers, *members]
+    mortal = [simulation.host(client.name) for client in dying]
+    for host, one in zip(mortal, dying, strict=True):
+        host.start("client", one.run)
+
+    trouble = Chaos(simulation, [server], ODDS, gap_seconds=0.4, outage_seconds=0.15)
+    deaths = Chaos(simulation, mortal, CLIENT_ODDS, gap_seconds=0.3, outage_seconds=0.5)
+    await asyncio.gather(trouble.run(TROUBLE_SECONDS), deaths.run(TROUBLE_SECONDS))
+
+    keeping = asyncio.ensure_future(keep_up(server))
+    await bring_online(server)
+    seen.is_stopping = True
+    async with asyncio.timeout(600):
+        await asyncio.gather(*(process.ended for process in finishing))
+        last = simulation.host("last")
+        final: list[str] = []
+
+        async def look(process: Process) -> None:
+            final.extend(await last_look(process, seen))
+
+        await last.start("look", look).ended
+        await last.start("audit", auditor.check).ended
+    keeping.cancel()
+    seen.history.machine_crashes += simulation.losses
+    return seen, transactions, final
+
+
+async def last_look(process: Process, seen: Seen) -> list[str]:
+    """What is committed at the end; and its image, when the transformers are done, must be the same."""
+    final: list[str] = []
+    async with connected(process, operation_timeout_s=60.0) as client:
+        await nothing_hangs(client, seen, SOURCE)
+        sources: dict[int, list[str]] = {}
+        for partition in SOURCE:
+            start = seen.simulation.now
+            records = await read_committed(client, partition)
+            entries = [Entry(record.offset, text_of(record)) for record in records]
+            poll = Poll("last", 0, seen.number(partition), start, seen.simulation.now, entries, reads_to_end=True)
+            seen.history.polls.append(poll)
+            sources[partition[1]] = [entry.value for entry in entries]
+            final += sources[partition[1]]
+        images: dict[int, list[str]] = {}
+        changed_at = seen.simulation.now
+        while seen.simulation.now < changed_at + PATIENCE_SECONDS:
+            now = {index: list(map(text_of, await read_committed(client, ("image", index)))) for _, index in IMAGE}
+            if now != images:
+                images, changed_at = now, seen.simulation.now
+            if images == sources:
+                break
+            await asyncio.sleep(0.5)
+        for index, source in sources.items():
+            if images[index] != source:
+                seen.wrong(f"the image of source-{index} is not the source: {_difference(source, images[index])}")
+    return final
+
+
+async def nothing_hangs(client: Client, seen: Seen, partitions: list[TopicPartition]) -> None:
+    """Every transaction ends, and then all that is written may be read (hazard 5)."""
+    everything = client.consumer()
+    what_is_committed = client.consumer(isolation_level="read_committed")
+    deadline = seen.simulation.now + PATIENCE_SECONDS
+    while True:
+        ends, stable = await everything.end_offsets(partitions), await what_is_committed.end_offsets(partitions)
+        if ends == stable:
+            return
+        if seen.simulation.now > deadline:
+            seen.wrong(f"a transaction hangs: {partitions} end at {ends}, and may be read up to {stable}")
+            return
+        await asyncio.sleep(0.5)
+
+
+def _difference(source: list[str], image: list[str]) -> str:
+    twice = sorted({value for value in image if image.count(value) > 1})
+    missing = [value for value in source if value not in image]
+    strange = [value for value in image if value not in source]
+    if twice or missing or strange:
+        return f"twice {twice[:3]}, missing {missing[:3]}, strange {strange[:3]}"
+    at = next((index for index, pair in enumerate(zip(source, image, strict=False)) if pair[0] != pair[1]), len(image))
+    return f"another order from {at} on"

@@ -1,0 +1,189 @@
+"""Producers of transactions in trouble, and transformers that read what they commit and write its image."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from headrace.client import (
+    Client,
+    ConsumedRecord,
+    GroupConsumer,
+    MustAbort,
+    Produced,
+    TransactionalProducer,
+    Uncertain,
+)
+from headrace.errors import Error, HeadraceError
+from headrace.testing.sim.history import Outcome, Promise, Write
+from headrace.testing.sim.process import Process
+from headrace.testing.sim.transactions import End, Transaction
+from tests.sim.group_clients import group_settings
+from tests.sim.node_clients import Seen, TopicPartition, connected, text_of
+
+COMMITS_MAX = 200
+
+
+class Transactor:
+    """Writes to several partitions at once, and commits, aborts, or leaves it to whoever comes next."""
+
+    def __init__(
+        self, seen: Seen, name: str, transactional_id: str, partitions: list[TopicPartition], all_of: list[Transaction]
+    ) -> None:
+        self.name = name
+        self._seen = seen
+        self._transactional_id = transactional_id
+        self._partitions = partitions
+        self._all = all_of
+        self._made = 0
+
+    async def run(self, process: Process) -> None:
+        chance, seen = process.chance, self._seen
+        while not seen.is_stopping:
+            async with connected(process, operation_timeout_s=2.0) as client:
+                producer = client.transactional_producer(
+                    self._transactional_id,
+                    transaction_timeout_ms=chance.choice((500, 20_000)),
+                    delivery_timeout_s=chance.choice((0.5, 5.0)),
+                )
+                try:
+                    for _ in range(chance.randint(1, 12)):
+                        if not seen.is_stopping:
+                            await self._one(process, producer)
+                        await asyncio.sleep(chance.expovariate(1 / 0.05))
+                except (HeadraceError, ValueError) as error:
+                    seen.simulation.event(f"{self.name} begins again: {error}")
+
+    async def _one(self, process: Process, producer: TransactionalProducer) -> None:
+        chance, seen = process.chance, self._seen
+        await producer.begin()
+        self._made += 1
+        transaction = Transaction(f"{self.name}.{self._made}")
+        self._all.append(transaction)
+        sends: list[tuple[Write, asyncio.Future[Produced]]] = []
+        for number in range(chance.randint(1, 5)):
+            partition = chance.choice(self._partitions)
+            value = f"{transaction.name}.{number}"
+            write = Write(value, seen.number(partition), self.name, seen.simulation.now, promise=Promise.ALL_MACHINES)
+            write.visible_from = float("inf")
+            seen.history.writes.append(write)
+            transaction.attempts.append(value)
+            sends.append((write, producer.send_soon(partition[0], value.encode(), partition=partition[1])))
+            if chance.random() < 0.2:
+                await asyncio.sleep(chance.expovariate(1 / 0.1))
+        what = chance.choices(("commit", "abort", "leave"), (7, 2, 1))[0]
+        if what == "leave":
+            await asyncio.wait([future for _, future in sends], timeout=0.2)
+            transaction.end = End.ABORTED  # nobody asks for its commit
+        elif what == "abort":
+            transaction.end = End.ABORTED
+            await producer.abort()
+        else:
+            await producer.flush()
+            transaction.commit_asked = seen.simulation.now
+            for write, _ in sends:
+                write.visible_from = seen.simulation.now
+            transaction.end = await committed(producer, seen)
+        for write, future in sends:
+            _settle(write, future, transaction, seen)
+        if what == "leave":
+            raise Uncertain("it leaves its transaction open.")
+
+
+async def committed(producer: TransactionalProducer, seen: Seen) -> End:
+    """How a commit ended. What nobody answered is asked for again, until it is known."""
+    for _ in range(COMMITS_MAX):
+        try:
+            await producer.commit()
+            return End.COMMITTED
+        except Uncertain:
+            continue
+        except MustAbort as error:
+            # Of its own accord the producer never asks for a commit of what is broken.
+            end = End.MAYBE if error.error is Error.TRANSACTION_ABORTABLE else End.ABORTED
+            await producer.abort()
+            return end
+        except HeadraceError as error:
+            seen.simulation.event(f"a commit ended with {error}")
+            return End.MAYBE
+    return End.MAYBE
+
+
+def _settle(write: Write, future: asyncio.Future[Produced], transaction: Transaction, seen: Seen) -> None:
+    is_acknowledged = future.done() and not future.cancelled() and future.exception() is None
+    if is_acknowledged:
+        transaction.attempts.remove(write.value)
+        transaction.writes.append(write.value)
+    if transaction.end is End.COMMITTED and is_acknowledged:
+        write.outcome, write.end, write.offset = Outcome.ACKNOWLEDGED, seen.simulation.now, future.result().offset
+    elif transaction.end is End.ABORTED:
+        write.outcome = Outcome.REFUSED
+
+
+class Transformer:
+    """Copies what is committed in one topic to another, exactly once, as one of a group."""
+
+    def __init__(
+        self, seen: Seen, name: str, protocol: str, source: str, target: str, all_of: list[Transaction]
+    ) -> None:
+        self.name = name
+        self._seen = seen
+        self._protocol = protocol
+        self._source = source
+        self._target = target
+        self._all = all_of
+        self._made = 0
+
+    async def run(self, process: Process) -> None:
+        chance, seen = process.chance, self._seen
+        while True:
+            async with connected(process, operation_timeout_s=2.0) as client:
+                try:
+                    await self._transform(process, client)
+                except HeadraceError as error:
+                    seen.simulation.event(f"{self.name} begins again: {error}")
+            await asyncio.sleep(chance.expovariate(1 / 0.05))
+
+    async def _transform(self, process: Process, client: Client) -> None:
+        consumer = client.group_consumer(
+            "transformers", isolation_level="read_committed", **group_settings(self._protocol)
+        )
+        consumer.subscribe([self._source])
+        producer = client.transactional_producer(f"{self.name}-id", transaction_timeout_ms=2000)
+        while True:
+            records = await consumer.poll(process.chance.choice((1, 3, 20)), timeout_s=0.3)
+            if records:
+                await self._copy(consumer, producer, records)
+
+    async def _copy(
+        self, consumer: GroupConsumer, producer: TransactionalProducer, records: list[ConsumedRecord]
+    ) -> None:
+        """All of it or nothing; whatever fails, another life begins from what is committed."""
+        self._made += 1
+        transaction = Transaction(f"{self.name}.{self._made}", end=End.ABORTED)
+        self._all.append(transaction)
+        await producer.begin()
+        next_offsets: dict[TopicPartition, int] = {}
+        for record in records:
+            transaction.reads.append(text_of(record))
+            producer.send_soon(self._target, record.value, partition=record.partition)
+            next_offsets[record.topic, record.partition] = record.offset + 1
+        await producer.send_offsets(next_offsets, consumer.member)
+        transaction.end = End.MAYBE
+        await producer.commit()
+        transaction.end = End.COMMITTED
+
+
+async def read_committed(client: Any, partition: TopicPartition) -> list[ConsumedRecord]:
+    """Everything that is committed in a partition, once there is no trouble."""
+    consumer = client.consumer(auto_offset_reset="none", isolation_level="read_committed")
+    try:
+        end = (await consumer.end_offsets([partition]))[partition]
+        consumer.assign([partition])
+        consumer.seek(*partition, 0)
+        records: list[ConsumedRecord] = []
+        while await consumer.position(*partition) < end:
+            records += await consumer.poll(timeout_s=2.0)
+        return records
+    finally:
+        await consumer.close()
