@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from struct import pack
+from time import sleep
 
 import pytest
 
@@ -17,6 +18,8 @@ from tests.compat.wire import Wire, values_of
 API_VERSIONS, PRODUCE, FIND_COORDINATOR = 18, 0, 10
 SERVED = {0: (0, 13), 1: (4, 18), 2: (1, 11), 3: (0, 13), 10: (0, 6), 18: (0, 4), 19: (2, 7), 20: (1, 6)}
 SERVED |= {22: (0, 5), 23: (2, 4), 60: (0, 2)}
+SERVED |= {8: (2, 10), 9: (1, 10), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5), 42: (0, 2)}
+SERVED |= {47: (0, 0), 68: (0, 1), 69: (0, 1), 24: (0, 5), 25: (0, 4), 26: (0, 5), 28: (0, 5)}
 
 
 def asked(version: int) -> m.ApiVersionsRequest:
@@ -29,7 +32,7 @@ def test_every_version_of_api_versions_says_the_same(wire: Wire, version: int) -
     assert answer.error_code == Error.NONE
     ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
     if is_ours():
-        assert ranges == SERVED
+        assert ranges.items() >= SERVED.items()
     for key, (first, last) in SERVED.items():
         least, most = ranges[key]
         assert least == first
@@ -140,10 +143,15 @@ def test_requests_are_answered_in_their_order(wire: Wire, topic: str) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_there_is_no_coordinator_yet(wire: Wire, version: int) -> None:
+def test_every_version_finds_a_coordinator(wire: Wire, cluster: str, version: int) -> None:
     asked = (
         m.FindCoordinatorRequest(coordinator_keys=["group"]) if version >= 4 else m.FindCoordinatorRequest(key="group")
     )
-    answer = wire.ask(asked, version)
-    found = answer.coordinators[0] if version >= 4 else answer
-    assert found.error_code == (Error.COORDINATOR_NOT_AVAILABLE if is_ours() else Error.NONE)
+    for _ in range(300):  # the first one to ask makes the topic
+        answer = wire.ask(asked, version)
+        found = answer.coordinators[0] if version >= 4 else answer
+        if found.error_code != Error.COORDINATOR_NOT_AVAILABLE:
+            break
+        sleep(0.1)
+    assert found.error_code == Error.NONE
+    assert f"{found.host}:{found.port}" == cluster
