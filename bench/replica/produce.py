@@ -71,6 +71,15 @@ class Sink:
         self.replies += 1
 
 
+class NoTransactions:
+    """Is never asked: the batches are of no transaction."""
+
+    is_enabled = True
+
+    def verify(self, *asked: Any, **more: Any) -> None:
+        raise AssertionError("a batch of a transaction")
+
+
 class Node:
     def __init__(self, folder: Path) -> None:
         loop = asyncio.get_running_loop()
@@ -99,7 +108,7 @@ class Node:
         )
         loader.subscribe(self.replicas.apply)
         self.replicas.find("bench", 0)
-        self.produce = Produce(self.replicas)
+        self.produce = Produce(self.replicas, self.thread, NoTransactions())
 
 
 def frame_of(content: bytearray, acks: int) -> memoryview:
