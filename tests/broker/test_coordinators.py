@@ -49,6 +49,21 @@ def test_there_are_no_coordinators_of_share_groups() -> None:
     run(check())
 
 
+def test_a_name_that_no_record_can_have_is_refused_and_many_long_ones_are_found() -> None:
+    async def check() -> None:
+        async with running(offsets_topic_num_partitions="2") as node, connected(node) as peer:
+            keys = ["x" * 32_768, *(f"{number}" + "y" * 30_000 for number in range(10))]
+            found = await ask(peer, m.FindCoordinatorRequest(coordinator_keys=keys, key_type=GROUP), 6)
+            assert [one.error_code for one in found.coordinators] == [Error.INVALID_GROUP_ID] + [0] * 10
+            found = await ask(peer, m.FindCoordinatorRequest(coordinator_keys=keys, key_type=GROUP), 6)
+            assert [one.key for one in found.coordinators] == keys
+            kind = m.OffsetFetchRequest
+            request = kind(groups=[kind.OffsetFetchRequestGroup(group_id=keys[0], topics=None)])
+            assert (await ask(peer, request, 9)).groups[0].error_code == Error.INVALID_GROUP_ID
+
+    run(check())
+
+
 def test_clients_do_not_write_to_state_topics() -> None:
     async def check() -> None:
         async with running() as node, connected(node) as peer:

@@ -5,12 +5,13 @@ It is the leader of a partition of a state topic, as the image says. A state top
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Coroutine
 from enum import IntEnum
 from typing import Any, Final
 
 from headrace.broker.state_topics import StateTopics
-from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, fits_key, partition_for
 from headrace.errors import Error
 from headrace.metadata.image import Endpoint, Image
 from headrace.metadata.loader import Loader
@@ -20,6 +21,8 @@ from headrace.protocol.frame import Request
 
 BATCHED_SINCE: Final = 4
 """From this version on one request asks for many (KIP-699)."""
+CHARACTERS_AT_ONCE: Final = 50_000
+"""Of names, which take some 50 ns each."""
 
 Coordinator = m.FindCoordinatorResponse.Coordinator
 
@@ -47,11 +50,26 @@ class FindCoordinator:
         topic = _TOPICS.get(request.body.key_type)
         if topic is not None and topic not in self._loader.image.topic_ids:
             return self._create_first(topic, connection, request)
+        if sum(map(len, request.body.coordinator_keys)) > CHARACTERS_AT_ONCE:
+            return self._respond_in_steps(connection, request)
         return self._respond(connection, request)
 
     async def _create_first(self, topic: str, connection: Connection, request: Request) -> m.FindCoordinatorResponse:
         await self._topics.create(topic)
-        return self._respond(connection, request)
+        return await self._respond_in_steps(connection, request)
+
+    async def _respond_in_steps(self, connection: Connection, request: Request) -> m.FindCoordinatorResponse:
+        """To hash what may be megabytes of names takes a while, and others want to be served meanwhile."""
+        if request.version < BATCHED_SINCE:
+            return self._respond(connection, request)
+        image, found, characters = self._loader.image, list[Coordinator](), 0
+        for key in request.body.coordinator_keys:
+            found.append(self._find(image, request.body.key_type, key, connection.listener.name))
+            characters += len(key)
+            if characters > CHARACTERS_AT_ONCE:
+                characters = 0
+                await asyncio.sleep(0)
+        return m.FindCoordinatorResponse(coordinators=found)
 
     def _respond(self, connection: Connection, request: Request) -> m.FindCoordinatorResponse:
         body: m.FindCoordinatorRequest = request.body
@@ -73,6 +91,8 @@ class FindCoordinator:
         name = _TOPICS.get(key_type)  # type: ignore[call-overload]
         if name is None:
             return _none(key, Error.INVALID_REQUEST)
+        if not fits_key(key):
+            return _none(key, Error.INVALID_GROUP_ID if key_type == KeyType.GROUP else Error.INVALID_REQUEST)
         topic = image.topic(name)
         partition = None if topic is None else topic.partitions[partition_for(key, len(topic.partitions))]
         endpoint = None if partition is None else _reached(image, partition.leader, listener)

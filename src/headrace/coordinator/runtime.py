@@ -14,7 +14,7 @@ from typing import Any, Generic
 from headrace.coordinator.hosted import HostedShard, Operation, S
 from headrace.coordinator.shard import Effect, ProducerStamp, Reply, Timers
 from headrace.coordinator.slices import Slices
-from headrace.coordinator.state_topic import partition_for, partitions_of
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS, fits_key, partition_for, partitions_of
 from headrace.errors import Error
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
@@ -91,6 +91,9 @@ class Runtime(Generic[S]):
         Refused. Where there is no such shard, or it ends before all is committed, the reply is refused."""
         if not self._partitions:
             reply.refuse(Error.COORDINATOR_NOT_AVAILABLE)
+            return
+        if not fits_key(key):
+            reply.refuse(Error.INVALID_GROUP_ID if self.topic == CONSUMER_OFFSETS else Error.INVALID_REQUEST)
             return
         hosted = self._hosted.get(partition_for(key, self._partitions))
         if hosted is None:

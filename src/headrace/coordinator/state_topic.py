@@ -16,6 +16,7 @@ TRANSACTION_STATE: Final = "__transaction_state"
 _HASHED_MAX: Final = 100_000
 _SHORT: Final = 250
 """Hashes of longer names are not kept, so that strangers can't fill the memory with theirs."""
+_KEY_BYTES_MAX: Final = 32_767
 _BLOCK: Final = 256
 _POWERS: Final = tuple(pow(31, power, 1 << 32) for power in range(_BLOCK - 1, -1, -1))
 _INT32_MASK: Final = 0xFFFFFFFF
@@ -45,6 +46,11 @@ def _hash(text: str) -> int:
 
 
 _short_hash = lru_cache(_HASHED_MAX)(_hash)
+
+
+def fits_key(name: str) -> bool:
+    """A name can be the key of a record: its bytes are counted by 16 bits there."""
+    return len(name) <= _KEY_BYTES_MAX // 4 or len(name.encode("utf-8", "surrogatepass")) <= _KEY_BYTES_MAX
 
 
 def partition_for(name: str, partitions: int) -> int:
