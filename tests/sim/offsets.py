@@ -85,8 +85,8 @@ class Committer:
             while not self._seen.is_stopping:
                 if not await self._commit(client, group):
                     group = self._new_group()
-                elif chance.random() < 0.4:
-                    await self._look(client, group)
+                if chance.random() < 0.5:
+                    await self._look(client, chance.choice(list(self._groups)[-3:]))
                 await asyncio.sleep(chance.expovariate(1 / 0.05))
 
     async def check(self, process: Process) -> None:
@@ -126,13 +126,11 @@ class Committer:
         except HeadraceError:
             self._groups[group].add(offset)
             return False
-        error = Error.of(response.topics[0].partitions[0].error_code)
-        if error is Error.NONE:
-            self._groups[group] = {offset}
-        elif error not in (Error.COORDINATOR_LOAD_IN_PROGRESS, Error.UNKNOWN_TOPIC_ID):
-            # Whoever was refused after the append does not know either; who is told so early enough was not appended.
+        if response.topics[0].partitions[0].error_code:
+            # Who is refused does not know either: the client may have asked twice, and the first time may count.
             self._groups[group].add(offset)
             return False
+        self._groups[group] = {offset}
         return True
 
     async def _is_missing(self, client: Any, group: str) -> bool:
@@ -157,6 +155,9 @@ class Committer:
             return False
         if found.committed_offset not in may_be:
             self._seen.wrong(f"{group} has offset {found.committed_offset}, and not one of {sorted(may_be)}")
-        elif found.committed_offset >= 0 and found.metadata != f"{found.committed_offset}":
+        elif found.committed_offset == max(may_be):
+            # What was read once is committed: nothing but a later commit takes its place, and there was none.
+            self._groups[group] -= {offset for offset in may_be if offset < found.committed_offset}
+        if found.committed_offset >= 0 and found.metadata != f"{found.committed_offset}":
             self._seen.wrong(f"{group} has {found.metadata!r} with offset {found.committed_offset}")
         return True
