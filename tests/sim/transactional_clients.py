@@ -145,8 +145,12 @@ class Transformer:
             await asyncio.sleep(chance.expovariate(1 / 0.05))
 
     async def _transform(self, process: Process, client: Client) -> None:
+        async def assigned(partitions: list[TopicPartition]) -> None:
+            begin = {partition: await consumer.position(*partition) for partition in partitions}
+            self._seen.simulation.event(f"{self.name} gets {begin} in generation {consumer.member.generation}")
+
         consumer = client.group_consumer(
-            "transformers", isolation_level="read_committed", **group_settings(self._protocol)
+            "transformers", isolation_level="read_committed", assigned=assigned, **group_settings(self._protocol)
         )
         consumer.subscribe([self._source])
         producer = client.transactional_producer(f"{self.name}-id", transaction_timeout_ms=2000)
@@ -168,10 +172,13 @@ class Transformer:
             transaction.reads.append(text_of(record))
             producer.send_soon(self._target, record.value, partition=record.partition)
             next_offsets[record.topic, record.partition] = record.offset + 1
-        await producer.send_offsets(next_offsets, consumer.member)
+        member = consumer.member
+        await producer.send_offsets(next_offsets, member)
         transaction.end = End.MAYBE
+        self._seen.simulation.event(f"{transaction.name} of generation {member.generation} commits {next_offsets}")
         await producer.commit()
         transaction.end = End.COMMITTED
+        self._seen.simulation.event(f"{transaction.name} is committed")
 
 
 async def read_committed(client: Any, partition: TopicPartition) -> list[ConsumedRecord]:
