@@ -303,10 +303,13 @@ class ConsumerScript:
             generation_id=member.epoch if generation is None else int(generation),
             group_instance_id=member.instance_id,
         )
-        self._classic(
-            lambda shard, now_ms, reply: shard.classic.heartbeat(body, reply, now_ms),
-            lambda response: self._heard.append(f"{name}: {Error(response.error_code).name}"),
-        )
+
+        def told(response: m.HeartbeatResponse) -> None:
+            self._heard.append(f"{name}: {Error(response.error_code).name}")
+            if response.error_code == Error.UNKNOWN_MEMBER_ID:
+                member.classic_id, member.epoch, member.assigned = "", 0, {}
+
+        self._classic(lambda shard, now_ms, reply: shard.classic.heartbeat(body, reply, now_ms), told)
 
     def do_cleave(self, *names: str) -> None:
         kind = m.LeaveGroupRequest

@@ -203,6 +203,8 @@ class ConsumerGroups:
             )
         owned = owned_partitions(body)
         decision = Decision(self._known, group, outcome, now_ms)
+        if was is not None:
+            decision.restart()  # what the classic members have need not be all that there is
         member_id = body.member_id or self._new_member_id()
         found = subscriber(decision, member_id, body.instance_id, body.member_epoch, owned)
         wishes = _wishes(found.subscription, body, client_id, client_host)
@@ -310,10 +312,7 @@ class ConsumerGroups:
         if not can_downgrade(group, without, self._context):
             return None
         made = downgraded(group, without, self._context.image, now_ms)
-        written = downgrade_records(group, made, now_ms)
-        if len(written[-1].value or b"") > self._classic.record_bytes_max:
-            return None
-        outcome.records += written
+        outcome.records += downgrade_records(group, made, now_ms)
         for member in group.members.values():
             self._sessions.end(group.group_id, member.id)
         self._classic.take_in(made, now_ms)

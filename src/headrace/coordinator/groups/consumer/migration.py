@@ -29,6 +29,7 @@ from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.shard import Outcome, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
+from headrace.protocol import messages as m
 
 UPGRADES = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
 FIRST_EPOCH = 1
@@ -154,10 +155,16 @@ def downgraded(group: ConsumerGroup, without: list[Member], image: Image, now_ms
 
 
 def downgrade_records(group: ConsumerGroup, made: ClassicGroup, now_ms: int) -> list[StateRecord]:
-    if not made.members:
-        return group.tombstones()
-    assignments = {member.member_id: member.assignment for member in made.members.values()}
-    value = classic_records.value_of(made, assignments, now_ms)
+    """To the log the classic group is empty until it has assigned what it has. A coordinator that takes over meanwhile
+    would think it stable, and nobody would ever assign what those who left had."""
+    value = m.GroupMetadataValue(
+        protocol_type=CONSUMER_PROTOCOL,
+        generation=made.generation,
+        protocol=None,
+        leader=None,
+        current_state_timestamp=now_ms,
+        members=[],
+    )
     return [*group.tombstones(), classic_records.record(group.group_id, value)]
 
 
