@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import Sequence
 
 from headrace.client import NewTopic
 from headrace.errors import Error, HeadraceError, Refused
@@ -72,7 +73,9 @@ async def recorded(simulation: Simulation) -> Seen:
     server = simulation.host("server")
     has_two_disks = chance.random() < 0.3
     server.start("node", node_main(NODE | ({"log.dirs": "data,more"} if has_two_disks else {})))
-    await simulation.host("setup").start("setup", set_up).ended
+    operates = chance.random() < (0.7 if has_two_disks else 0.1)
+    topics = [*TOPICS, *OPERATED] if operates else TOPICS
+    await simulation.host("setup").start("setup", lambda process: set_up(process, topics)).ended
 
     producers = [
         Producer(seen, f"p{number}", acks, promised(acks))
@@ -85,7 +88,7 @@ async def recorded(simulation: Simulation) -> Seen:
     if chance.random() < 0.3:
         clients.append(keys)
     operator = Operator(seen, "operator", [*PARTITIONS, COMPACTED])
-    if has_two_disks or chance.random() < 0.2:
+    if operates:
         clients.append(operator)
     running = [simulation.host(client.name).start("client", client.run) for client in clients]
 
@@ -115,7 +118,7 @@ async def recorded(simulation: Simulation) -> Seen:
     return seen
 
 
-async def set_up(process: Process) -> None:
+async def set_up(process: Process, topics: Sequence[NewTopic] = TOPICS) -> None:
     await create(process, [*TOPICS, *OPERATED])
 
 
