@@ -47,7 +47,7 @@ class Echo:
 
 
 @asynccontextmanager
-async def listening(handler: Any, **limits: int) -> AsyncIterator[tuple[Listener, int]]:
+async def listening(handler: Any, **limits: Any) -> AsyncIterator[tuple[Listener, int]]:
     listener = Listener("test", handler, Limits(**limits))
     _, port = await listener.start("127.0.0.1", 0)
     try:
