@@ -38,6 +38,7 @@ class ClassicMembership:
         "_cluster",
         "_coordinators",
         "_generation",
+        "_giving",
         "_group_id",
         "_heartbeat_s",
         "_instance_id",
@@ -75,6 +76,8 @@ class ClassicMembership:
         self._member_id = ""
         self._generation = NO_GENERATION
         self._owned: list[TopicPartition] = []
+        self._giving: asyncio.Task[None] | None = None
+        """What was assigned is being taken up; heartbeats go on meanwhile."""
         self._must_join = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -181,7 +184,21 @@ class ClassicMembership:
         if self._is_over(Error.of(synced.error_code)):
             return
         self._owned = _read_assignment(synced.assignment)
-        await self._owner.give(self._owned)
+        if self._owned:
+            self._giving = asyncio.get_running_loop().create_task(self._give(self._owned))
+
+    async def _give(self, partitions: list[TopicPartition]) -> None:
+        try:
+            await self._owner.give(partitions)
+        except HeadraceError as error:
+            _log.info("%s could not be taken up, and the group is joined again: %s", partitions, error)
+            self._must_join.set()
+
+    async def _stop_giving(self) -> None:
+        giving, self._giving = self._giving, None
+        if giving is not None:
+            giving.cancel()
+            await asyncio.gather(giving, return_exceptions=True)
 
     async def _beat(self) -> None:
         response: m.HeartbeatResponse = await self._call(
@@ -223,10 +240,13 @@ class ClassicMembership:
     # --- what is owned ------------------------------------------------------------------------------------------------
 
     async def _give_up(self) -> None:
+        await self._stop_giving()
         owned, self._owned = self._owned, []
         await self._owner.take(owned)
 
     def _lose(self) -> None:
+        if self._giving is not None:
+            self._giving.cancel()
         owned, self._owned = self._owned, []
         self._owner.lose(owned)
 

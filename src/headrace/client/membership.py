@@ -61,6 +61,8 @@ class ConsumerMembership:
         "_pattern",
         "_rack",
         "_rebalance_timeout_ms",
+        "_reconciling",
+        "_target",
         "_task",
         "_topics",
     )
@@ -92,6 +94,10 @@ class ConsumerMembership:
         self._epoch = JOINING
         self._owned: dict[TopicPartition, bytes] = {}
         """With the id of the topic."""
+        self._reconciling: asyncio.Task[None] | None = None
+        """What was assigned is being taken up, or given up; heartbeats go on meanwhile."""
+        self._target: m.ConsumerGroupHeartbeatResponse.Assignment | None = None
+        """The newest assignment, when it has not been looked at yet."""
         self._is_said = False
         """The coordinator knows what is owned and subscribed to."""
         self._is_news = asyncio.Event()
@@ -117,6 +123,9 @@ class ConsumerMembership:
             return
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        if self._reconciling is not None:
+            self._reconciling.cancel()
+            await asyncio.gather(self._reconciling, return_exceptions=True)
         if self._epoch > JOINING:
             owned = list(self._owned)
             self._owned.clear()
@@ -156,14 +165,20 @@ class ConsumerMembership:
                 pass
 
     async def _beat(self) -> float:
-        is_whole = self._epoch == JOINING or not self._is_said
-        request = self._request(self._epoch, is_whole=is_whole)
-        response = await self._heartbeat(request)
+        request = self._request(self._epoch, is_whole=self._epoch == JOINING or not self._is_said)
+        self._is_said = True  # unless it fails, or there is more to say meanwhile
+        try:
+            response = await self._heartbeat(request)
+        except HeadraceError:
+            self._is_said = False
+            raise
         error = Error.of(response.error_code)
+        if error is not Error.NONE:
+            self._is_said = False
         if error in _BEGIN_AGAIN:
             _log.info("%s is not a member of %s any more (%s), and joins again", self._member_id, self._group_id, error)
             self._lose()
-            self._epoch, self._is_said = JOINING, False
+            self._epoch = JOINING
             self._is_news.set()
             return 0.0
         if error is Error.FENCED_INSTANCE_ID:
@@ -174,9 +189,10 @@ class ConsumerMembership:
             text = response.error_message or error.text
             raise Refused(error, f"The group {self._group_id} refuses this member ({error.name}): {text}")
         self._epoch = response.member_epoch
-        self._is_said = self._is_said or is_whole
         if response.assignment is not None:
-            await self._reconcile(response.assignment)
+            self._target = response.assignment
+            if self._reconciling is None or self._reconciling.done():
+                self._reconciling = asyncio.get_running_loop().create_task(self._reconcile_all())
         return response.heartbeat_interval_ms / 1000
 
     async def _heartbeat(
@@ -216,6 +232,17 @@ class ConsumerMembership:
 
     # --- what is owned ------------------------------------------------------------------------------------------------
 
+    async def _reconcile_all(self) -> None:
+        while self._target is not None:
+            target, self._target = self._target, None
+            try:
+                await self._reconcile(target)
+            except HeadraceError as error:
+                _log.info("an assignment of %s could not be taken up: %s", self._group_id, error)
+                # Told what is owned, the coordinator says again what is to be owned.
+                self._is_said = False
+                self._is_news.set()
+
     async def _reconcile(self, assignment: m.ConsumerGroupHeartbeatResponse.Assignment) -> None:
         names = await self._names([topic.topic_id for topic in assignment.topic_partitions])
         wanted = {
@@ -229,15 +256,23 @@ class ConsumerMembership:
         if taken:
             await self._owner.take(taken)
             for partition in taken:
-                del self._owned[partition]
+                self._owned.pop(partition, None)
         if given:
             self._owned |= {partition: wanted[partition] for partition in given}
-            await self._owner.give(given)
+            try:
+                await self._owner.give(given)
+            except HeadraceError:
+                for partition in given:
+                    self._owned.pop(partition, None)
+                raise
         if taken or given:
             self._is_said = False
             self._is_news.set()
 
     def _lose(self) -> None:
+        if self._reconciling is not None:
+            self._reconciling.cancel()
+        self._target = None
         owned = list(self._owned)
         self._owned.clear()
         self._owner.lose(owned)
