@@ -21,7 +21,7 @@ from tests.coordinator.pure import Answer, ManualTimers, PureRuntime
 GROUPS = ("g", "g", "g", "g", "g", "h", "")
 OWN = "its own"
 INSTANCES = (OWN, OWN, OWN, OWN, None, "i", "j", "")
-PROTOCOLS = (["range"], ["range"], ["sticky", "range"], ["range", "sticky"], ["other"], [])
+PROTOCOLS: tuple[list[str], ...] = (["range"], ["range"], ["sticky", "range"], ["range", "sticky"], ["other"], [])
 GENERATIONS = (0, 0, 0, 0, 0, 1, -1, -9)
 """Relative to the group's."""
 NEWCOMER = -1
