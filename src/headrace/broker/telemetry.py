@@ -68,6 +68,7 @@ class Instance:
         "error",
         "expires_ms",
         "interval_ms",
+        "is_invited",
         "is_terminating",
         "last_get_ms",
         "last_push_ms",
@@ -90,6 +91,8 @@ class Instance:
     def reset(self) -> None:
         """As Kafka has it when a client is new, or comes back, or is asked for something else."""
         self.last_get_ms = self.last_push_ms = 0
+        self.is_invited = False
+        """It has asked what to push, and may push at any time within the interval."""
         self.is_terminating = False
         self.error = Error.NONE
 
@@ -99,8 +102,7 @@ class Instance:
         return now_ms - max(self.last_get_ms, self.last_push_ms) >= self.interval_ms
 
     def may_push(self, now_ms: int) -> bool:
-        # The first push after the subscriptions were asked for comes at any time within the interval.
-        return self.last_get_ms > self.last_push_ms or now_ms - self.last_push_ms >= self.interval_ms
+        return self.is_invited or now_ms - self.last_push_ms >= self.interval_ms
 
 
 class Telemetry:
@@ -157,6 +159,7 @@ class Telemetry:
         if not instance.may_get(now_ms):
             return m.GetTelemetrySubscriptionsResponse(error_code=Error.THROTTLING_QUOTA_EXCEEDED)
         instance.last_get_ms = now_ms
+        instance.is_invited = True
         instance.error = Error.NONE
         return m.GetTelemetrySubscriptionsResponse(
             client_instance_id=instance_id,
@@ -202,6 +205,7 @@ class Telemetry:
             return Error.INVALID_REQUEST
         if instance.may_push(now_ms):
             instance.last_push_ms = now_ms
+            instance.is_invited = False
         elif not body.terminating:
             return Error.THROTTLING_QUOTA_EXCEEDED
         if body.subscription_id != instance.subscription_id:
