@@ -81,6 +81,8 @@ class Committer:
         chance = process.chance
         async with connected(process, operation_timeout_s=1.0) as client:
             await self._find_topic(client)
+            if not self._topic_id:
+                return
             group = self._new_group()
             while not self._seen.is_stopping:
                 if not await self._commit(client, group):
