@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.config.coordinators import GroupConfig, OffsetsConfig
+from headrace.coordinator.groups.consumer import decision
 from headrace.coordinator.groups.consumer.group import ConsumerGroup
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.shard import GroupShard
@@ -181,7 +183,8 @@ class Model:
 
     def converge(self) -> None:
         self.runtime.wait(50_000)  # who is gone is forgotten; who is not says that it is not
-        for _ in range(12):
+        for _ in range(24):
+            self.runtime.wait(2_000)
             for name in list(self.clients):
                 self.beat(name)
                 self.check()
@@ -214,7 +217,7 @@ def _flat(assignment: Any) -> set[Partition]:
 def _state(group: Any) -> Any:
     if group is None:
         return None
-    volatile = {"members", "seen_topics", "times", "configs"}
+    volatile = {"members", "seen_topics", "times", "configs", "assign_after_ms"}
     told = {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in volatile}
     return told, {member.id: (member.subscription, member.current) for member in group.members.values()}
 
@@ -226,14 +229,25 @@ ACTIONS = (
 steps = st.tuples(st.sampled_from(ACTIONS), st.sampled_from("abcd"), st.integers(0, 11))
 
 
-@given(st.lists(steps, max_size=60))
-def test_a_partition_has_one_owner_and_groups_converge_whatever_happens(taken: list[tuple[str, str, int]]) -> None:
+def go_through(taken: list[tuple[str, str, int]]) -> None:
     model = Model()
     for action, name, choice in taken:
         model.step(action, name, choice)
     model.check_replay()
     model.converge()
     model.check_replay()
+
+
+@given(st.lists(steps, max_size=60))
+def test_a_partition_has_one_owner_and_groups_converge_whatever_happens(taken: list[tuple[str, str, int]]) -> None:
+    go_through(taken)
+
+
+@given(st.lists(steps, max_size=60))
+def test_so_they_do_where_assignments_are_made_for_many_changes_at_once(taken: list[tuple[str, str, int]]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decision, "pause_ms", lambda count: 15_000)
+        go_through(taken)
 
 
 def test_a_late_heartbeat_of_the_epoch_before_gives_nothing_up() -> None:

@@ -32,7 +32,17 @@ NEWCOMER: Final = Subscriber(Subscription(), Current(), NOTHING)
 class Decision:
     """What is decided goes into the outcome; the group itself changes when that is replayed."""
 
-    __slots__ = ("_epoch", "_known", "_must_bump", "_now_ms", "_outcome", "_replaced", "_seen_topics", "group")
+    __slots__ = (
+        "_is_urgent",
+        "_known",
+        "_must_bump",
+        "_now_ms",
+        "_outcome",
+        "_replaced",
+        "_seen_topics",
+        "epoch",
+        "group",
+    )
 
     def __init__(self, known: Known, group: ConsumerGroup, outcome: Outcome, now_ms: int) -> None:
         self._known = known
@@ -41,12 +51,14 @@ class Decision:
         self._now_ms = now_ms
         self._must_bump = False
         self._replaced: str | None = None
-        self._epoch = group.epoch
+        self._is_urgent = False
+        self.epoch = group.epoch
+        """Of the group, once this is replayed."""
         self._seen_topics: int | None = None
 
     def restart(self) -> None:
         """A member begins anew under its old id: the group goes into a new epoch, which no old request is in."""
-        self._must_bump = True
+        self._must_bump = self._is_urgent = True
 
     def replace_static(self, member: Member) -> Subscriber:
         """A static member is back under another id, and takes over what it left (KIP-345)."""
@@ -56,13 +68,22 @@ class Decision:
         current = Current(JOIN_EPOCH, JOIN_EPOCH, old.state, old.assigned, old.revoking)
         return Subscriber(member.subscription, current, self.group.target(member.id))
 
-    def take(self, member_id: str, found: Subscriber, wishes: Subscription, owned: Assignment | None) -> Current:
+    def take(
+        self,
+        member_id: str,
+        found: Subscriber,
+        wishes: Subscription,
+        owned: Assignment | None,
+        *,
+        can_wait: bool = True,
+    ) -> Current:
         """The group's epoch, the member's wishes, the target, then the member's next step towards it.
 
         In that order, so that what is written in part is right too: a group whose epoch is ahead of its target's gets a
         new target, and a member without an epoch joins again.
         """
         group, made = self.group, self._outcome.records
+        self._is_urgent = self._is_urgent or not can_wait
         if wishes.regex is not None and wishes.regex != found.subscription.regex:
             compiled(wishes.regex)
         is_new = member_id not in group.members
@@ -77,8 +98,8 @@ class Decision:
         if is_new or wishes != found.subscription:
             made.append(records.member_metadata(group.group_id, member_id, wishes))
         target, target_epoch = found.target, group.assignment_epoch
-        if view is not None and self._epoch > group.assignment_epoch:
-            target, target_epoch = self._assign(view, member_id, found.target), self._epoch
+        if view is not None and self.epoch > group.assignment_epoch and self._may_assign():
+            target, target_epoch = self._assign(view, member_id, found.target), self.epoch
         elif is_new:
             made.append(records.target(group.group_id, member_id, target))
         current = reconciled(member_id, found.current, target, target_epoch, group.owners, owned)
@@ -94,7 +115,7 @@ class Decision:
         self.refresh(View(self.group, self._known.topics))
         if self._seen_topics is not None:
             self.group.seen_topics = self._seen_topics
-        return self._epoch
+        return self.epoch
 
     def refresh(self, view: View) -> None:
         """Looks at the topics again, and begins a new epoch when it must, or when they are not what they were."""
@@ -121,8 +142,8 @@ class Decision:
         metadata_hash = view.metadata_hash()
         self._seen_topics = known.topics.version if is_whole else -1
         if self._must_bump or metadata_hash != group.metadata_hash:
-            self._epoch = group.epoch + 1
-            self._outcome.records.append(records.group_metadata(group.group_id, self._epoch, metadata_hash))
+            self.epoch = group.epoch + 1
+            self._outcome.records.append(records.group_metadata(group.group_id, self.epoch, metadata_hash))
             if group.has_old_metadata:
                 changed.append(records.no_partition_metadata(group.group_id))
         self._outcome.records += changed
@@ -134,12 +155,28 @@ class Decision:
         view.subscriptions[member_id] = wishes
         return view
 
+    def _may_assign(self) -> bool:
+        """In a large group an assignment takes a while, and hundreds may come or go in a second: then one for all of
+        them has to do. Who came meanwhile has nothing yet."""
+        group = self.group
+        return self._is_urgent or not group.assignment_epoch or self._now_ms >= group.assign_after_ms
+
     def _assign(self, view: View, member_id: str, had: Assignment) -> Assignment:
         group = self.group
         previous = {**group.targets, member_id: had} if self._replaced is not None else group.targets
         after = view.assign(self._known.default_assignor, previous)
-        self._outcome.records += target_records(group.group_id, group.targets, after, self._epoch)
+        self._outcome.records += target_records(group.group_id, group.targets, after, self.epoch)
+        count = len(after) + sum([len(some) for assignment in after.values() for some in assignment.values()])
+        group.assign_after_ms = self._now_ms + pause_ms(count)
         return after[member_id]
+
+
+def pause_ms(count: int) -> int:
+    """How long a group of so many members and partitions has its assignment at least: ten times what it took to make.
+
+    A thousand of them take a bit more than a millisecond. In a small group nothing ever waits.
+    """
+    return count // 1000 * 10
 
 
 def _asks_for_other(before: Subscription, after: Subscription) -> bool:

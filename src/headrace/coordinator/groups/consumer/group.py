@@ -36,6 +36,7 @@ class ConsumerGroup:
     """It changes by `apply_...` alone, which replay records. What is volatile stands at the end of `__init__`."""
 
     __slots__ = (
+        "assign_after_ms",
         "assignment_epoch",
         "assignors",
         "classic_count",
@@ -81,6 +82,8 @@ class ConsumerGroup:
         # Not in the log.
         self.seen_topics = -1
         """The state of the topics for which `metadata_hash` was looked at."""
+        self.assign_after_ms = 0
+        """When the next target assignment may be made."""
         self.times: GroupTimes | None = None
         self.configs: object = None
         """What `times` was made from."""

@@ -221,7 +221,8 @@ class ConsumerGroups:
             give_away(self._classic, was, outcome)
             self._sessions.begin_converted(group, now_ms)
         interval_ms = times.heartbeat_interval_ms
-        if current.state is MemberState.UNRELEASED_PARTITIONS:
+        is_behind = current.epoch < decision.epoch and current.state is MemberState.STABLE
+        if is_behind or current.state is MemberState.UNRELEASED_PARTITIONS:
             # It waits for what others give up; how long its partitions are nobody's hangs on how often it asks.
             interval_ms = min(interval_ms, max(interval_ms // 8, WAITING_INTERVAL_MS_MIN))
         response = m.ConsumerGroupHeartbeatResponse(

@@ -78,7 +78,8 @@ class ClassicSpeakers:
             classic=ClassicMember(joining.session_timeout_ms, tuple(joining.protocols.items())),
         )
         owned = owned_by(said, found.current.epoch, self._known.context.image)
-        current = decision.take(member_id, found, wishes, owned)
+        # It would join again and again until there is an assignment.
+        current = decision.take(member_id, found, wishes, owned, can_wait=False)
         self._sessions.has_come(JOIN, group.group_id, member_id)
         if member_id in group.members:
             group.members[member_id].is_rejoining = False
