@@ -108,8 +108,8 @@ class Rebalances:
             return
         group.next_generation(now_ms)
         without = f", without {len(late)} that did not join in time" if late else ""
-        said = f"group {group.group_id} has {len(group.members)} members in generation {group.generation}{without}"
-        out.effects.append(Note(said))
+        members = "1 member" if len(group.members) == 1 else f"{len(group.members)} members"
+        out.effects.append(Note(f"group {group.group_id} has {members} in generation {group.generation}{without}"))
         if group.phase is State.EMPTY:
             if group.stored is not None:
                 out.records.append(records.record(group.group_id, records.value_of(group, {}, now_ms)))
