@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import sys
 from typing import Any, NamedTuple
 
 from headrace.cli import main
@@ -39,6 +40,15 @@ class Cli:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(arguments)
         return Told(code, out.getvalue(), err.getvalue())
+
+    def given(self, lines: str | bytes, *arguments: str) -> Told:
+        """The same, with these lines as standard input."""
+        before = sys.stdin
+        sys.stdin = io.TextIOWrapper(io.BytesIO(lines.encode() if isinstance(lines, str) else lines))
+        try:
+            return self(*arguments)
+        finally:
+            sys.stdin = before
 
     def done(self, *arguments: str) -> Told:
         told = self(*arguments)

@@ -46,6 +46,16 @@ COMMANDS: Final[dict[str, Command]] = {
         "Create, look at, change, delete and trim topics, of any Kafka cluster.",
         "headrace topic create orders --partitions 6 --config retention.ms=7d",
     ),
+    "produce": Command(
+        "headrace.cli.produce:app",
+        "Send records to a topic: lines of text or JSON, files, one value.",
+        "headrace produce orders orders.jsonl --format json",
+    ),
+    "consume": Command(
+        "headrace.cli.consume:app",
+        "Print records of topics: filtered, as text, JSON or by a template.",
+        "headrace consume orders --from 2h --filter 'value.total > 100'",
+    ),
     "config": Command(
         "headrace.cli.config:app",
         "Explain settings, and get and set those of a running cluster.",

@@ -1,0 +1,76 @@
+"""`headrace` as a process of its own, on a terminal or not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from contextlib import suppress
+
+HEADRACE = (sys.executable, "-m", "headrace")
+TIMEOUT_S = 60
+
+
+def headrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HEADRACE, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIMEOUT_S,
+        env={**os.environ, **environment},
+    )
+
+
+class Terminal:
+    """A command on a terminal of its own, 100 columns wide."""
+
+    def __init__(self, *arguments: str, **environment: str) -> None:
+        ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 100, 0, 0))
+        without = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
+        self.process = subprocess.Popen(
+            [*HEADRACE, *arguments],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            env={**without, "TERM": "xterm-256color", **environment},
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(theirs)
+        self._ours = ours
+        self.shown = ""
+
+    def until(self, text: str) -> str:
+        """Reads until it shows a text, or ends."""
+        while text not in self.shown:
+            ready, _, _ = select.select([self._ours], [], [], TIMEOUT_S)
+            assert ready, f"it never showed {text!r}: {self.shown!r}"
+            try:
+                read = os.read(self._ours, 1 << 16)
+            except OSError:  # the other side is closed
+                break
+            self.shown += read.decode()
+        return self.shown
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def interrupted(self) -> int:
+        """Ctrl-C, again when Python was just about to wait for a key: between the two nobody hears of it."""
+        while self.process.poll() is None:
+            self.type("\x03")
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(1)
+        return self.end()
+
+    def end(self) -> int:
+        self.until("\0")
+        os.close(self._ours)
+        return self.process.wait(TIMEOUT_S)
