@@ -1,6 +1,6 @@
-"""What a produce request costs inside of a node, without the sockets: `python -m bench.node.handling TREE [TREE …]`.
+"""What a produce request costs inside of a node, without the sockets: `python -m bench.node.handling [TREE …]`.
 
-Each tree is a checkout of ours with its kernels compiled. A node of its code is fed frames, as the loop would, by a
+Each tree is a checkout of ours with its kernels compiled; by default it is this one. A node of its code is fed frames, as the loop would, by a
 connection whose transport throws the replies away. Trees take turns in processes of their own; what counts is the least
 of many short blocks, which no other work on the machine can make smaller. So it shows differences of a tenth of a
 microsecond, where a load over sockets shows those of one.
@@ -115,8 +115,9 @@ def main() -> None:
         child(arguments.child)
         return
     rows = []
+    trees = arguments.trees or [Path(__file__).parents[2]]
     for name, batch in CASES.items():
-        spent: dict[Path, list[float]] = {tree: [] for tree in arguments.trees}
+        spent: dict[Path, list[float]] = {tree: [] for tree in trees}
         for _ in range(arguments.rounds):
             for tree, found in spent.items():
                 found.append(measure(tree, batch))
@@ -125,7 +126,7 @@ def main() -> None:
     show(
         "A produce request of one record inside of a node",
         "µs of CPU, the least block of all runs (and the median of the runs' least)",
-        ["frames", *map(str, arguments.trees)],
+        ["frames", *map(str, trees)],
         rows,
     )
 

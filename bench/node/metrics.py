@@ -1,6 +1,7 @@
-"""What counting costs: `python -m bench.node.metrics --before DIR [--rounds 24]`.
+"""What counting costs: `python -m bench.node.metrics [--before DIR] [--rounds 24]`.
 
-DIR is a tree of ours without what is to be measured, a worktree of an earlier commit say, with its kernels compiled.
+DIR is a tree of ours without what is to be measured, a worktree of an earlier commit say, with its kernels compiled. By
+default it is this one, which then shows how far figures of this machine can be trusted.
 Both nodes run at once and take turns under the same load, one round each, and the next round the other way around. What
 is compared is the CPU of the broker's process for a request. Rounds are short and many, and what others do on the
 machine only ever adds to one: so the ratio that counts is that of the lower quartiles, beside that of the medians.
@@ -72,7 +73,7 @@ def lower_quartile(found: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--before", type=Path, required=True, metavar="DIR", help="a tree without it")
+    parser.add_argument("--before", type=Path, default=HERE, metavar="DIR", help="a tree without it")
     parser.add_argument("--after", type=Path, default=HERE, metavar="DIR", help="a tree with it; this one")
     parser.add_argument("--rounds", type=int, default=24)
     parser.add_argument("--scale", type=float, default=1.0, help="less than 1 for a quick look")
