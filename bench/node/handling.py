@@ -1,9 +1,9 @@
 """What a produce request costs inside of a node, without the sockets: `python -m bench.node.handling [TREE …]`.
 
-Each tree is a checkout of ours with its kernels compiled; by default it is this one. A node of its code is fed frames, as the loop would, by a
-connection whose transport throws the replies away. Trees take turns in processes of their own; what counts is the least
-of many short blocks, which no other work on the machine can make smaller. So it shows differences of a tenth of a
-microsecond, where a load over sockets shows those of one.
+Each tree is a checkout of ours with its kernels compiled; by default it is this one. A node of its code is fed frames,
+as the loop would, by a connection whose transport throws the replies away. Trees take turns in processes of their own;
+what counts is the least of many short blocks, which no other work on the machine can make smaller. So it shows
+differences of a tenth of a microsecond, where a load over sockets shows those of one.
 """
 
 from __future__ import annotations
