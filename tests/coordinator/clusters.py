@@ -48,6 +48,19 @@ class ToyCluster:
         delta.replay(m.ConfigRecord(resource_type=32, resource_name=group_id, name=name, value=value))
         return self._done(delta)
 
+    def limit_records(self, bytes_max: int) -> Delta:
+        """Of the topic that groups are kept in."""
+        delta = Delta(self.image)
+        delta.replay(
+            m.ConfigRecord(
+                resource_type=2,
+                resource_name="__consumer_offsets",
+                name="max.message.bytes",
+                value=str(bytes_max),
+            )
+        )
+        return self._done(delta)
+
     def feature(self, name: str, level: int) -> Delta:
         delta = Delta(self.image)
         delta.replay(m.FeatureLevelRecord(name=name, feature_level=level))

@@ -6,6 +6,7 @@
     delete t                      it is deleted
     new-leader t                  a partition of it has a new leader
     config NAME [VALUE]           a setting of the group
+    record-limit 1000             so many bytes may be written at once
     join a [topics=t,u] ...       a member sends everything and epoch 0; see `_beat` for what it may send
     beat a [epoch=7] ...          a heartbeat: in the epoch that it was told, and if it `says owns`, with what it owns
     leave a [epoch=-2]            it leaves; with -2 it is a static member that will be back
@@ -128,6 +129,9 @@ class ConsumerScript:
 
     def do_config(self, name: str, value: str | None = None) -> None:
         self.runtime.change(self._cluster.configure(GROUP, name, value), self._cluster.image)
+
+    def do_record_limit(self, bytes_max: str) -> None:
+        self.runtime.change(self._cluster.limit_records(int(bytes_max)), self._cluster.image)
 
     def do_feature(self, name: str, level: str) -> None:
         self.runtime.change(self._cluster.feature(name, int(level)), self._cluster.image)

@@ -147,6 +147,10 @@ class ClassicGroups:
             return Error.UNKNOWN_SERVER_ERROR
         return Error.NONE
 
+    @property
+    def record_bytes_max(self) -> int:
+        return self._record_bytes_max()
+
     def _record_bytes_max(self) -> int:
         """What the topic has room for. Groups of thousands of members need more than the default."""
         said = self._context.image.settings(ResourceType.TOPIC, CONSUMER_OFFSETS).get(MAX_MESSAGE_BYTES.name)

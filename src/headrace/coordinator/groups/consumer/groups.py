@@ -27,6 +27,7 @@ from headrace.coordinator.groups.consumer.migration import (
     downgrade_records,
     downgraded,
     give_away,
+    size_of,
     upgrade_records,
     upgraded,
 )
@@ -39,7 +40,7 @@ from headrace.coordinator.groups.consumer.target import View
 from headrace.coordinator.groups.consumer.topics import broker_racks
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import Group
-from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
+from headrace.coordinator.shard import Outcome, ProducerStamp, Reply, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.features import GROUP_VERSION
@@ -217,6 +218,7 @@ class ConsumerGroups:
         if current is not found.current:
             self._sessions.follow(group.group_id, member_id, wishes, current, now_ms)
         if was is not None:
+            self._must_fit(outcome.records, body.group_id)
             outcome.is_atomic = True
             give_away(self._classic, was, outcome)
             self._sessions.begin_converted(group, now_ms)
@@ -313,13 +315,23 @@ class ConsumerGroups:
         if not can_downgrade(group, without, self._context):
             return None
         made = downgraded(group, without, self._context.image, now_ms)
-        outcome.records += downgrade_records(group, made, now_ms)
+        written = downgrade_records(group, made, now_ms)
+        if size_of(written) > self._classic.record_bytes_max:
+            return None
+        outcome.records += written
         for member in group.members.values():
             self._sessions.end(group.group_id, member.id)
         self._classic.take_in(made, now_ms)
         if made.members:
             self._classic.rebalances.prepare(made, outcome, now_ms, "it goes back to the classic protocol")
         return made
+
+    def _must_fit(self, written: list[StateRecord], group_id: str) -> None:
+        """A group goes over as a whole, or not at all: before anybody is told."""
+        if size_of(written) > self._classic.record_bytes_max:
+            raise Refused(
+                Error.GROUP_ID_NOT_FOUND, f"Group {group_id} is too large to become a consumer group in one batch."
+            )
 
     def _new_member_id(self) -> str:
         return urlsafe_b64encode(self._context.random_bytes(16)).decode().rstrip("=")

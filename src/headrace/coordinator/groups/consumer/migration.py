@@ -32,6 +32,7 @@ from headrace.metadata.image import Image
 from headrace.protocol import messages as m
 
 UPGRADES = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+RECORD_OVERHEAD_BYTES = 20
 FIRST_EPOCH = 1
 """Of a group that nobody was told a generation of yet: in epoch 0 members have not joined."""
 DOWNGRADES = (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
@@ -166,6 +167,11 @@ def downgrade_records(group: ConsumerGroup, made: ClassicGroup, now_ms: int) -> 
         members=[],
     )
     return [*group.tombstones(), classic_records.record(group.group_id, value)]
+
+
+def size_of(written: list[StateRecord]) -> int:
+    """As they are in a batch, and a bit more."""
+    return sum(len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES for record in written)
 
 
 def _common_protocols(group: ConsumerGroup) -> dict[str, None]:
