@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from headrace.client import Client, Fenced, GroupConsumer, NewTopic, OffsetToCommit
+from headrace.client import Client, Fenced, GroupConsumer, MustAbort, NewTopic, OffsetToCommit
 from headrace.client.classic_membership import assign_ranges
 from headrace.errors import Refused
 from tests.broker.nodes import run
@@ -87,6 +87,34 @@ def test_what_was_not_committed_is_read_again(protocol: str) -> None:
                 await read(consumer, seen, RECORDS)
                 assert len(seen) == RECORDS
                 await consumer.close()
+
+    run(scenario())
+
+
+@PROTOCOLS
+def test_hazard_13_a_transaction_does_not_commit_what_went_to_another_member_meanwhile(protocol: str) -> None:
+    async def scenario() -> None:
+        async with coordinating() as node, client_of(node) as client, client_of(node) as other:
+            await filled(client)
+            first = member(client, protocol, auto_commit_s=None)
+            first.subscribe(["in"])
+            given: dict[tuple[str, int], int] = {}
+            while len(given) < 4:  # all of it by one call
+                first.seek_to_beginning()
+                given = {(at.topic, at.partition): at.offset + 1 for at in await first.poll(timeout_s=0.05)}
+            second = member(other, protocol, auto_commit_s=None)
+            second.subscribe(["in"])
+            while len(second.assignment) != 2 or len(first.assignment) != 2:
+                await second.poll(timeout_s=0.02)
+            producer = client.transactional_producer("a-transform")
+            await producer.begin()
+            with pytest.raises(MustAbort, match="ILLEGAL_GENERATION"):
+                await producer.send_offsets(given, first.member)
+            await producer.abort()
+            await first.poll(timeout_s=0.02)
+            await producer.begin()
+            await producer.send_offsets(dict.fromkeys(first.assignment, 1), first.member)
+            await producer.commit()
 
     run(scenario())
 

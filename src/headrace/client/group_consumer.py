@@ -52,8 +52,10 @@ class GroupConsumer(Consumer):
         "_done",
         "_failure",
         "_given",
+        "_given_as",
         "_membership",
         "_offsets",
+        "_stopped",
         "assigned",
         "lost",
         "revoked",
@@ -114,8 +116,12 @@ class GroupConsumer(Consumer):
         self.lost = lost
         self._given: dict[TopicPartition, OffsetToCommit] = {}
         """What the last call gave out: where to go on behind it."""
+        self._given_as: GroupMember | None = None
+        """Who this was when a part of that went to somebody else."""
         self._done: dict[TopicPartition, OffsetToCommit] = {}
         """What is done with and not committed."""
+        self._stopped: dict[TopicPartition, None] = {}
+        """What is not to be read, although it may be on its way to be."""
         self._failure: HeadraceError | None = None
         self._auto_commit_s = auto_commit_s
         self._auto_commit: asyncio.Task[None] | None = None
@@ -134,19 +140,25 @@ class GroupConsumer(Consumer):
 
     @property
     def member(self) -> GroupMember:
-        """Who this is in the group now, for `send_offsets` of a transaction."""
-        return self._membership.member
+        """Who commits what was given out last, for `send_offsets` of a transaction.
+
+        That is who this is in the group now, unless a part of it may be somebody else's by now: then who this was, for
+        whom the coordinator commits nothing any more (hazard 13). Call it before the next `poll`.
+        """
+        return self._given_as or self._membership.member
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit | int] | None = None) -> None:
         """Commit these offsets, or everything that was given out so far."""
         if offsets is None:
             self._settle()
             offsets, self._done = dict(self._done), {}
-        await self._offsets.commit(offsets, self.member)
+            await self._offsets.commit(offsets, self._membership.member)
+        else:
+            await self._offsets.commit(offsets, self.member)
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetToCommit]:
         """What the group has committed for these partitions, as far as it has."""
-        return await self._offsets.committed(partitions, self.member)
+        return await self._offsets.committed(partitions, self._membership.member)
 
     async def close(self) -> None:
         """Commit what is done, leave the group, stop reading."""
@@ -167,25 +179,41 @@ class GroupConsumer(Consumer):
     async def _commit_done(self, partitions: Sequence[TopicPartition]) -> None:
         offsets = {partition: self._done.pop(partition) for partition in partitions if partition in self._done}
         try:
-            await self._offsets.commit(offsets, self.member)
+            await self._offsets.commit(offsets, self._membership.member)
         except HeadraceError as error:
-            _log.warning("offsets of %s were not committed: %s", self.member.group_id, error)
+            _log.warning("offsets of %s were not committed: %s", self._membership.member.group_id, error)
             for partition, offset in offsets.items():  # unless there is more to commit by now
                 self._done.setdefault(partition, offset)
 
     # --- what the membership asks for ---------------------------------------------------------------------------------
 
     async def give(self, partitions: Sequence[TopicPartition]) -> None:
-        committed = await self._offsets.committed(partitions, self.member)
+        for partition in partitions:
+            self._stopped.pop(partition, None)
+        committed = await self._offsets.committed(partitions, self._membership.member)
+        partitions = [partition for partition in partitions if partition not in self._stopped]
         self.assign([*self.assignment, *partitions])
         for (topic, index), at in committed.items():
-            self.seek(topic, index, at.offset, at.leader_epoch)
-        await self.assigned(list(partitions))
+            if (topic, index) not in self._stopped:
+                self.seek(topic, index, at.offset, at.leader_epoch)
+        try:
+            await self.assigned(list(partitions))
+        except HeadraceError:
+            self.stop(partitions)
+            raise
+
+    def stop(self, partitions: Sequence[TopicPartition]) -> None:
+        gone = dict.fromkeys(partitions)
+        self._stopped |= gone
+        self.assign([partition for partition in self.assignment if partition not in gone])
+        # Whoever is at work on what was given out of these must not commit it in the name of another generation.
+        if self._given_as is None and any(partition in self._given for partition in gone):
+            self._given_as = self._membership.member
 
     async def take(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
             return
-        self._stop_reading(partitions)
+        self.stop(partitions)
         await self.revoked(list(partitions))
         if self._auto_commit_s is not None:
             await self._commit_done(partitions)
@@ -193,7 +221,7 @@ class GroupConsumer(Consumer):
 
     def lose(self, partitions: Sequence[TopicPartition]) -> None:
         if partitions:
-            self._stop_reading(partitions)
+            self.stop(partitions)
             self._forget(partitions)
             asyncio.get_running_loop().create_task(self._tell_lost(list(partitions)))
 
@@ -204,10 +232,6 @@ class GroupConsumer(Consumer):
         self._failure = error
         self._arrived.set()
 
-    def _stop_reading(self, partitions: Sequence[TopicPartition]) -> None:
-        gone = dict.fromkeys(partitions)
-        self.assign([partition for partition in self.assignment if partition not in gone])
-
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             self._done.pop(partition, None)
@@ -217,6 +241,7 @@ class GroupConsumer(Consumer):
 
     async def poll(self, max_records: int = 500, timeout_s: float | None = None) -> list[ConsumedRecord]:
         self._settle()
+        self._given_as = None
         records = await super().poll(max_records, timeout_s)
         for record in records:
             self._given[record.topic, record.partition] = OffsetToCommit(record.offset + 1, record.leader_epoch)
@@ -224,12 +249,13 @@ class GroupConsumer(Consumer):
 
     async def __anext__(self) -> ConsumedRecord:
         self._settle()
+        self._given_as = None
         record = await super().__anext__()
         self._given[record.topic, record.partition] = OffsetToCommit(record.offset + 1, record.leader_epoch)
         return record
 
     def _settle(self) -> None:
-        """Whoever asks for more is done with what was given out."""
+        """Whoever asks for more is done with what was given out, or has given it up."""
         if self._given:
             self._done |= self._given
             self._given = {}

@@ -35,6 +35,10 @@ class Owner(Protocol):
     async def give(self, partitions: Sequence[TopicPartition]) -> None:
         """These are its own from now on, besides those that it has."""
 
+    def stop(self, partitions: Sequence[TopicPartition]) -> None:
+        """These will be taken: give out nothing more of them. What was given out is committed, if at all, by who this
+        is now in the group, and not by who it is later."""
+
     async def take(self, partitions: Sequence[TopicPartition]) -> None:
         """Give these up; returns when it has, with what it had read of them committed."""
 
@@ -62,6 +66,7 @@ class ConsumerMembership:
         "_rack",
         "_rebalance_timeout_ms",
         "_reconciling",
+        "_stopped",
         "_target",
         "_task",
         "_topics",
@@ -94,6 +99,8 @@ class ConsumerMembership:
         self._epoch = JOINING
         self._owned: dict[TopicPartition, bytes] = {}
         """With the id of the topic."""
+        self._stopped: dict[TopicPartition, None] = {}
+        """Those of them that it must give up, even if they are assigned to it again before it has."""
         self._reconciling: asyncio.Task[None] | None = None
         """What was assigned is being taken up, or given up; heartbeats go on meanwhile."""
         self._target: m.ConsumerGroupHeartbeatResponse.Assignment | None = None
@@ -166,7 +173,8 @@ class ConsumerMembership:
 
     async def _beat(self) -> float:
         request = self._request(self._epoch, is_whole=self._epoch == JOINING or not self._is_said)
-        self._is_said = True  # unless it fails, or there is more to say meanwhile
+        # Unless it fails, or there is more to say meanwhile.
+        self._is_said = self._is_said or request.topic_partitions is not None
         try:
             response = await self._heartbeat(request)
         except HeadraceError:
@@ -188,11 +196,16 @@ class ConsumerMembership:
         if error is not Error.NONE:
             text = response.error_message or error.text
             raise Refused(error, f"The group {self._group_id} refuses this member ({error.name}): {text}")
-        self._epoch = response.member_epoch
         if response.assignment is not None:
             self._target = response.assignment
-            if self._reconciling is None or self._reconciling.done():
-                self._reconciling = asyncio.get_running_loop().create_task(self._reconcile_all())
+            kept = {topic.topic_id: topic.partitions for topic in self._target.topic_partitions}
+            # Before the epoch changes: with it, these may be somebody else's.
+            gone = [key for key, topic_id in self._owned.items() if key[1] not in kept.get(topic_id, ())]
+            self._stopped |= dict.fromkeys(gone)
+            self._owner.stop(gone)
+        self._epoch = response.member_epoch
+        if self._target is not None and not self._is_reconciling:
+            self._reconciling = asyncio.get_running_loop().create_task(self._reconcile_all())
         return response.heartbeat_interval_ms / 1000
 
     async def _heartbeat(
@@ -223,6 +236,8 @@ class ConsumerMembership:
             request.subscribed_topic_names = list(self._topics)
             request.subscribed_topic_regex = self._pattern
             request.server_assignor = self._assignor
+            if self._is_reconciling and epoch != JOINING:
+                return request  # what it says that it does not own, others get at once: it must have given it up
             by_id: dict[bytes, list[int]] = {}
             for (_, index), topic_id in self._owned.items():
                 by_id.setdefault(topic_id, []).append(index)
@@ -231,6 +246,10 @@ class ConsumerMembership:
         return request
 
     # --- what is owned ------------------------------------------------------------------------------------------------
+
+    @property
+    def _is_reconciling(self) -> bool:
+        return self._reconciling is not None and not self._reconciling.done()
 
     async def _reconcile_all(self) -> None:
         while self._target is not None:
@@ -251,12 +270,17 @@ class ConsumerMembership:
             if topic.topic_id in names
             for index in topic.partitions
         }
-        taken = [partition for partition, topic_id in self._owned.items() if wanted.get(partition) != topic_id]
-        given = [partition for partition, topic_id in wanted.items() if self._owned.get(partition) != topic_id]
+        taken = [
+            partition
+            for partition, topic_id in self._owned.items()
+            if partition in self._stopped or wanted.get(partition) != topic_id
+        ]
         if taken:
             await self._owner.take(taken)
             for partition in taken:
                 self._owned.pop(partition, None)
+                self._stopped.pop(partition, None)
+        given = [partition for partition, topic_id in wanted.items() if self._owned.get(partition) != topic_id]
         if given:
             self._owned |= {partition: wanted[partition] for partition in given}
             try:
@@ -264,6 +288,7 @@ class ConsumerMembership:
             except HeadraceError:
                 for partition in given:
                     self._owned.pop(partition, None)
+                    self._stopped.pop(partition, None)
                 raise
         if taken or given:
             self._is_said = False
@@ -273,6 +298,7 @@ class ConsumerMembership:
         if self._reconciling is not None:
             self._reconciling.cancel()
         self._target = None
+        self._stopped.clear()
         owned = list(self._owned)
         self._owned.clear()
         self._owner.lose(owned)
