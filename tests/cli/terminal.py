@@ -10,7 +10,8 @@ import struct
 import subprocess
 import sys
 import termios
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 HEADRACE = (sys.executable, "-m", "headrace")
 TIMEOUT_S = 60
@@ -25,6 +26,17 @@ def headrace(*arguments: str, **environment: str) -> subprocess.CompletedProcess
         timeout=TIMEOUT_S,
         env={**os.environ, **environment},
     )
+
+
+@contextmanager
+def started(*arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A command whose three streams are pipes. Whatever a test finds wrong, it does not stay behind."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*HEADRACE, *arguments], stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 class Terminal:

@@ -16,6 +16,7 @@ NOON_MS = 1_767_268_800_000  # 2026-01-01 12:00 UTC
 @pytest.fixture
 def orders(cli: Cli, name: str) -> str:
     """Two partitions of orders, one a minute from noon on, in turn."""
+    name = f"{name}-orders"
     cli.done("topic", "create", name, "--partitions", "2")
     lines = [
         {

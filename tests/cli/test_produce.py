@@ -110,7 +110,7 @@ def test_lines_of_json(cli: Cli, topic: str, tmp_path: Path) -> None:
 
 
 def test_what_consume_prints_can_be_produced_again(cli: Cli, topic: str, name: str) -> None:
-    cli.done("produce", topic, "--value", "ff", "--format", "hex", "-H", "h=1", "-q")
+    cli.done("produce", topic, "--value", "ff", "--format", "hex", "-H", "h=1", "-p", "2", "-q")
     printed = cli.done("consume", topic, "--until", "end", "--json").out
     copy = f"{name}-copy"
     told = cli.given(printed, "produce", copy, "--format", "json", "--create")

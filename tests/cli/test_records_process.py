@@ -6,12 +6,11 @@ import signal
 import subprocess
 
 from tests.cli.running import Cli
-from tests.cli.terminal import HEADRACE, TIMEOUT_S, Terminal
+from tests.cli.terminal import HEADRACE, TIMEOUT_S, Terminal, started
 
 
 def test_ctrl_c_sends_what_was_read_and_says_how_many(cli: Cli, topic: str) -> None:
-    command = [*HEADRACE, "produce", topic, "-p", "1", "--bootstrap", cli.bootstrap]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started("produce", topic, "-p", "1", "--bootstrap", cli.bootstrap) as process:
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\n")
         process.stdin.flush()
@@ -27,8 +26,7 @@ def test_ctrl_c_sends_what_was_read_and_says_how_many(cli: Cli, topic: str) -> N
 
 
 def test_ctrl_c_ends_reading_cleanly_with_a_group_that_remembers(cli: Cli, topic: str) -> None:
-    command = [*HEADRACE, "consume", topic, "--group", topic, "--bootstrap", cli.bootstrap]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started("consume", topic, "--group", topic, "--bootstrap", cli.bootstrap) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(10)] == [b"value\n"] * 10
         process.send_signal(signal.SIGINT)
@@ -77,10 +75,9 @@ def test_records_can_be_typed_and_files_show_a_bar(cli: Cli, topic: str) -> None
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(cli: Cli, topic: str) -> None:
-    command = [*HEADRACE, "consume", topic, "--from", "beginning", "--until", "end", "--bootstrap", cli.bootstrap]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with started("consume", topic, "--from", "beginning", "--until", "end", "--bootstrap", cli.bootstrap) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
-    assert process.returncode == 141
+        assert process.wait(TIMEOUT_S) == 141

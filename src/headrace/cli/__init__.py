@@ -71,6 +71,11 @@ COMMANDS: Final[dict[str, Command]] = {
         "Look at the quorum that keeps a cluster's metadata.",
         "headrace quorum describe",
     ),
+    "bench": Command(
+        "headrace.cli.bench:app",
+        "Measure how fast a cluster is: throughput, latency, a histogram, a plot.",
+        "headrace bench produce --record-size 1KiB --compression lz4 --plot bench.html",
+    ),
     "doctor": Command(
         "headrace.cli.doctor:app",
         "Check the machine, the settings and a running cluster, and say what to do.",

@@ -52,7 +52,8 @@ def formatter(how: OutputFormat, *, separator: str | None, null: str, nested: bo
 def _has_colour() -> bool:
     from rich.console import Console
 
-    return Console().color_system is not None
+    console = Console()
+    return console.color_system is not None and not console.no_color
 
 
 def _line(how: OutputFormat, separator: bytes | None, null: bytes, *, is_terminal: bool) -> Format:

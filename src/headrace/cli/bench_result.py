@@ -1,0 +1,143 @@
+"""What a measurement found: for a person with a histogram, for a program as JSON."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from rich.console import Console
+from rich.text import Text
+
+from headrace.cli.columns import Cell, Column
+from headrace.cli.latencies import PERCENTILES, Latencies, bar, bound_text, time_short
+from headrace.cli.output import NAME, QUIET, print_facts, print_table, say
+from headrace.cli.progress import rate_text
+from headrace.cli.quantities import count_text, plural, share_text, size_text
+
+BAR_WIDTH: Final = 40
+_SPARKS: Final = "▁▂▃▄▅▆▇█"
+SPARKS_MAX: Final = 60
+
+
+@dataclass(slots=True)
+class Result:
+    what: str
+    """produce, consume or latency."""
+    conditions: dict[str, Any]
+    seconds: float = 0.0
+    records: int = 0
+    bytes: int = 0
+    failed: int = 0
+    first_failure: str | None = None
+    is_interrupted: bool = False
+    latencies: dict[str, Latencies] = field(default_factory=dict)
+    """By what was timed."""
+    series: list[tuple[float, int, int]] = field(default_factory=list)
+    """Records and bytes in each second or so, with the time at its end."""
+
+    @property
+    def records_per_second(self) -> float:
+        return self.records / self.seconds if self.seconds else 0.0
+
+    @property
+    def bytes_per_second(self) -> float:
+        return self.bytes / self.seconds if self.seconds else 0.0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "bench": self.what,
+            "conditions": self.conditions,
+            "seconds": round(self.seconds, 3),
+            "records": self.records,
+            "bytes": self.bytes,
+            "records_per_second": round(self.records_per_second, 1),
+            "bytes_per_second": round(self.bytes_per_second, 1),
+            "failed": self.failed,
+            "first_failure": self.first_failure,
+            "interrupted": self.is_interrupted,
+            "latency": {name: latencies.as_json() for name, latencies in self.latencies.items()},
+            "series": [
+                {"second": round(at, 2), "records": records, "bytes": size} for at, records, size in self.series
+            ],
+        }
+
+
+def print_result(result: Result) -> None:
+    say(Text(f"bench {result.what}", "bold"))
+    facts: list[tuple[str, Cell]] = [(name.replace("_", " "), str(value)) for name, value in result.conditions.items()]
+    print_facts(facts, indent="  ")
+    say("")
+    if not result.records:
+        say("Nothing was measured.")
+        return
+    say(
+        Text.assemble(
+            "  ",
+            (f"{rate_text(result.records_per_second)} records/s", f"bold {NAME}"),
+            f"   {size_text(round(result.bytes_per_second))}/s   ",
+            (f"{plural(result.records, 'record')}, {size_text(result.bytes)} in {result.seconds:.1f} s", QUIET),
+        )
+    )
+    if len(result.series) > 1:
+        say(Text.assemble("  ", _sparks([size for _, _, size in result.series]), ("  throughput by time", QUIET)))
+    if result.failed:
+        say(Text(f"  {plural(result.failed, 'record')} failed: {result.first_failure}", "red"))
+    if result.latencies:
+        say("")
+        _print_percentiles(result)
+    for name, latencies in result.latencies.items():
+        say("")
+        say(Text(f"  {name}", "bold"))
+        _print_histogram(latencies)
+
+
+def _print_percentiles(result: Result) -> None:
+    columns = [
+        Column("latency", NAME),
+        Column(">mean"),
+        *(Column(f">p{percent:g}") for percent in PERCENTILES),
+        Column(">max"),
+    ]
+    rows = [
+        [
+            name,
+            time_short(latencies.mean_s),
+            *(time_short(latencies.percentile_s(percent)) for percent in PERCENTILES),
+            time_short(latencies.max_s),
+        ]
+        for name, latencies in result.latencies.items()
+    ]
+    print_table(columns, rows, indent="  ")
+
+
+def _print_histogram(latencies: Latencies) -> None:
+    slices = latencies.slices()
+    most = max((count for _, _, count in slices), default=0)
+    rows: list[list[Cell]] = [
+        [
+            bound_text(low),
+            bound_text(high),
+            bar(count / most, BAR_WIDTH, plain=_is_plain()).ljust(BAR_WIDTH),
+            share_text(count, latencies.count),
+            count_text(count),
+        ]
+        for low, high, count in slices
+    ]
+    columns = [Column(">from"), Column(">to"), Column("", NAME), Column(">share"), Column(">count", QUIET, 1)]
+    print_table(columns, rows, indent="  ")
+
+
+def _is_plain() -> bool:
+    """Whether the output takes no block characters."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    return not encoding.lower().replace("-", "").startswith("utf8") or Console().legacy_windows
+
+
+def _sparks(values: list[int]) -> str:
+    if _is_plain():
+        return ""
+    group = -(-len(values) // SPARKS_MAX)
+    means = [sum(values[at : at + group]) / len(values[at : at + group]) for at in range(0, len(values), group)]
+    most = max(means) or 1
+    return "".join(_SPARKS[min(int(mean / most * 8), 7)] for mean in means)
