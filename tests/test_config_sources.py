@@ -26,14 +26,15 @@ listeners=PLAINTEXT://127.0.0.1:0,CONTROLLER://:9093
 inter.broker.listener.name=PLAINTEXT
 advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
 num.network.threads=3
 num.io.threads=16
 socket.send.buffer.bytes=102400
 log.dirs=/tmp/kraft-combined-logs
 num.partitions=3
 num.recovery.threads.per.data.dir=2
-share.coordinator.state.topic.replication.factor=3
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
 offsets.topic.replication.factor=1
 transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
@@ -92,6 +93,7 @@ def test_a_file_of_kafkas_is_taken_and_what_is_not_is_told() -> None:
     assert "my.own.plugin.setting is left out: Kafka 4 has no such setting." in told
     assert "listeners CONTROLLER://:9093 is left out" in told
     assert "num.io.threads has no effect: a node is one process" in told
+    assert "share.coordinator.state.topic.replication.factor has no effect: there are no share groups yet" in told
     assert "num.network.threads" not in told  # it has the default
     assert all(line.startswith("server.properties: ") for line in settings.told)
 

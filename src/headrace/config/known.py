@@ -195,6 +195,13 @@ group.share.min.session.timeout.ms | int | 45000 | r | 1.. | The shortest sessio
 group.share.partition.max.record.locks | int | 2000 | r | 100.. | How many records of a partition may be out at once.
 group.share.record.lock.duration.ms | int | 30000 | r | 1000.. | How long a member has a record for itself.
 group.share.session.timeout.ms | int | 45000 | r | 1.. | How long a member is not heard of before it is out.
+""",
+)
+SHARE_COORDINATOR: Final = Section(
+    "The coordinator of share groups",
+    "There are no share groups yet, so there is no coordinator for them, and no topic for their state.",
+    False,
+    """\
 share.coordinator.append.linger.ms | int | -1 | r | -1.. | How long a write waits for more.
 share.coordinator.cached.buffer.max.bytes | int | 1048588 | c | 524288.. | The memory kept for the next write.
 share.coordinator.load.buffer.size | int | 5242880 | r | 1.. | How much is read at once when a coordinator loads.
@@ -236,6 +243,7 @@ SECTIONS: Final = (
     ROLES,
     TIERED,
     SHARE,
+    SHARE_COORDINATOR,
     STREAMS,
     Section(
         "Security", "there is no security yet: connections are plain, and everyone may do everything.", True, SECURITY
