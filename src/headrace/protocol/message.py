@@ -95,7 +95,7 @@ def _make_class(shape: Shape, struct: Struct, qualified_name: str, made: dict[st
         "__module__": "headrace.protocol.messages",
         "__qualname__": qualified_name,
         "__doc__": shape.text if struct is shape.body else None,
-        "__init__": _make_init(struct, made),
+        "__init__": _first_init(struct, made),
         "shape": shape,
         "struct": struct,
         "encoders": {},
@@ -104,6 +104,17 @@ def _make_class(shape: Shape, struct: Struct, qualified_name: str, made: dict[st
     if struct is shape.body and shape.kind is not Kind.DATA:
         namespace["api_key" if shape.kind is Kind.API else "record_type"] = shape.key
     return type(struct.name, (Message,), namespace)
+
+
+def _first_init(struct: Struct, made: dict[str, type[Message]]) -> Callable[..., None]:
+    """Makes the real one when the first message of the class is made: a start needs many classes and few of these."""
+
+    def __init__(self: Message, **values: Any) -> None:
+        message = made[struct.name]
+        message.__init__ = _make_init(struct, made)  # type: ignore[method-assign]
+        message.__init__(self, **values)
+
+    return __init__
 
 
 def _make_init(struct: Struct, made: dict[str, type[Message]]) -> Callable[..., None]:
