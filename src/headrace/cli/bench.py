@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -239,6 +240,7 @@ def _measure(
         info = await _topic(client, topic, partitions, replication)
         load.topic = info.name
         result.conditions |= await _conditions(client, what, load, info, client_text, is_made=topic is None)
+        result.settings |= {"client": kind.value, "partitions": len(info.partitions), **asdict(load)}
         if what == "consume" and topic is None:
             with Bar("bench consume", 100.0) as bar:
                 await bench_load.fill(client, load, load.records or 0, bar)

@@ -6,13 +6,14 @@ import threading
 import time
 from typing import Any, Final
 
-from headrace.cli.bench_load import PAYLOADS, STAMP, Load, Watch
+from headrace.cli.bench_load import BUFFER_BYTES, PAYLOADS, STAMP, Load, Watch
 from headrace.cli.bench_result import Result
 from headrace.cli.latencies import Latencies
 from headrace.cli.progress import Bar
 from headrace.errors import HeadraceError
 
 DRAIN_S: Final = 10.0
+LOG_LEVEL: Final = 3  # errors only: what it notes would stand beside the answer
 LOOK_EVERY: Final = 50
 
 
@@ -39,7 +40,8 @@ def _producer(bootstrap: str, load: Load) -> Any:
             "compression.type": load.compression,
             "batch.size": load.batch_bytes,
             "linger.ms": load.linger_ms,
-            "queue.buffering.max.messages": 100_000,
+            "queue.buffering.max.kbytes": BUFFER_BYTES >> 10,
+            "log_level": LOG_LEVEL,
             "message.max.bytes": max(1 << 20, load.record_bytes + 1024),
         }
     )
@@ -64,7 +66,7 @@ def produce(bootstrap: str, load: Load, result: Result, bar: Bar) -> None:
             if error is not None:
                 result.failed += 1
                 result.first_failure = result.first_failure or str(error)
-            elif is_counted:
+            elif is_counted and not watch.is_stopped:
                 latencies.add(time.perf_counter() - due)
                 result.records += 1
                 result.bytes += load.record_bytes
@@ -117,6 +119,7 @@ def _consumer(bootstrap: str, reset: str) -> Any:
         "bootstrap.servers": bootstrap,
         "group.id": "headrace-bench",
         "enable.auto.commit": False,
+        "log_level": LOG_LEVEL,
         "auto.offset.reset": reset,
     }
     return load_library().Consumer(settings)

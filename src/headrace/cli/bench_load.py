@@ -63,7 +63,7 @@ class Load:
 class Watch:
     """Counts what is done, second by second, once the warm-up is over; and shows the bar."""
 
-    __slots__ = ("_bar", "_begun", "_load", "_mark", "_result", "_shown", "is_warm")
+    __slots__ = ("_bar", "_begun", "_load", "_mark", "_result", "_shown", "is_stopped", "is_warm")
 
     def __init__(self, load: Load, result: Result, bar: Bar) -> None:
         self._load = load
@@ -73,6 +73,8 @@ class Watch:
         self._mark = (0.0, 0, 0)
         self._shown = 0.0
         self.is_warm = load.warmup_s <= 0
+        self.is_stopped = False
+        """What is acknowledged after that does not count: the time is over."""
 
     def is_over(self) -> bool:
         """Looked at often: keeps the time, the series and the bar going."""
@@ -104,7 +106,7 @@ class Watch:
         self._mark = (took, result.records, result.bytes)
 
     def stop(self) -> None:
-        took = time.perf_counter() - self._begun
+        took, self.is_stopped = time.perf_counter() - self._begun, True
         if self.is_warm:
             self._result.seconds = took
             if took - self._mark[0] >= 0.5 and self._result.series:
@@ -128,7 +130,7 @@ async def produce(client: Client, load: Load, result: Result, bar: Bar) -> None:
             if error is not None:
                 result.failed += 1
                 result.first_failure = result.first_failure or str(error)
-            elif is_counted:
+            elif is_counted and not watch.is_stopped:
                 latencies.add(time.perf_counter() - due)
                 result.records += 1
                 result.bytes += size

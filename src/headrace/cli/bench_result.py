@@ -25,6 +25,9 @@ class Result:
     what: str
     """produce, consume or latency."""
     conditions: dict[str, Any]
+    """In words."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """The same for programs."""
     seconds: float = 0.0
     records: int = 0
     bytes: int = 0
@@ -48,6 +51,7 @@ class Result:
         return {
             "bench": self.what,
             "conditions": self.conditions,
+            "settings": self.settings,
             "seconds": round(self.seconds, 3),
             "records": self.records,
             "bytes": self.bytes,

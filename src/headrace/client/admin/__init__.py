@@ -1,4 +1,4 @@
-"""Administration: topics, partitions, records, settings, log directories, the cluster. For any Kafka."""
+"""Administration: topics, records, settings, log directories, groups, transactions, the cluster. For any Kafka."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ from headrace.client.admin.configs import (
     ConfigType,
     ResourceType,
 )
+from headrace.client.admin.groups import GroupCalls, GroupDetail, GroupListing, MemberDetail
 from headrace.client.admin.log_dirs import LogDirCalls, LogDirInfo, ReplicaInfo
 from headrace.client.admin.records import HIGH_WATERMARK, ProducerInfo, RecordCalls
 from headrace.client.admin.security import Acl, ClientQuota, ScramCredential, SecurityCalls
 from headrace.client.admin.topics import NewPartitions, NewTopic, PartitionDetail, TopicCalls, TopicDetail
+from headrace.client.admin.transactions import TransactionCalls, TransactionDetail, TransactionListing
 from headrace.protocol.message import Message
 
 __all__ = [
@@ -44,7 +46,10 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "FeaturesInfo",
+    "GroupDetail",
+    "GroupListing",
     "LogDirInfo",
+    "MemberDetail",
     "NewPartitions",
     "NewTopic",
     "PartitionDetail",
@@ -56,11 +61,15 @@ __all__ = [
     "ResourceType",
     "ScramCredential",
     "TopicDetail",
+    "TransactionDetail",
+    "TransactionListing",
     "UpgradeType",
 ]
 
 
-class Admin(TopicCalls, RecordCalls, ConfigCalls, LogDirCalls, ClusterCalls, SecurityCalls):
+class Admin(
+    TopicCalls, RecordCalls, ConfigCalls, LogDirCalls, ClusterCalls, SecurityCalls, GroupCalls, TransactionCalls
+):
     """Made by `Client.admin`. Each call tries again while the answer may change, up to the operation time-out."""
 
     __slots__ = ()
