@@ -16,7 +16,7 @@ from tests.sim.node import NODE, ODDS, bring_online, create, keep_up
 from tests.sim.node_clients import Consumer, Seen, TopicPartition, connected, text_of
 from tests.sim.transactional_clients import Transactor, Transformer, read_committed
 
-TROUBLE_SECONDS = 3.0
+TROUBLE_SECONDS = 2.5
 STEPS_MAX = 300_000
 TOPICS = [
     NewTopic("source", 2, configs={"retention.ms": "-1", "segment.ms": "700"}),
@@ -28,14 +28,14 @@ COORDINATING = NODE | {
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "100",
     "group.consumer.min.session.timeout.ms": "100",
-    "group.consumer.session.timeout.ms": "600",
     "group.consumer.min.heartbeat.interval.ms": "10",
     "group.consumer.heartbeat.interval.ms": "100",
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-CLIENT_ODDS = Odds(crash_in_call=0, crash_at_callback=1, machine_crash=0, cut_both=1, cut_one_way=1, partition=0)
+CLIENT_ODDS = Odds(crash_in_call=0, crash_at_callback=1, machine_crash=0, cut_both=1, partition=0, stall=2)
+WIRE_ODDS = Odds(process_crash=0, crash_in_call=0, crash_at_callback=0, machine_crash=0, pause=1, stall=8)
 PATIENCE_SECONDS = 60.0
 """For what must come to its end by itself, when there is no more trouble."""
 
@@ -62,7 +62,11 @@ async def recorded(simulation: Simulation) -> tuple[Seen, list[Transaction], lis
     chance = simulation.chance("coordinators")
     seen = Seen(simulation)
     server = simulation.host("server")
-    server.start("node", node_main(COORDINATING))
+    # Members that are slower than their sessions would never be all there at once.
+    weather = simulation.network.weather
+    is_slow = weather.spike_chance > 0 and weather.spike_seconds_max > 0.2
+    session_ms = 3000 if is_slow else chance.choice((600, 2000))
+    server.start("node", node_main(COORDINATING | {"group.consumer.session.timeout.ms": str(session_ms)}))
     await simulation.host("setup").start("setup", lambda process: create(process, TOPICS)).ended
 
     transactions: list[Transaction] = []
@@ -70,12 +74,11 @@ async def recorded(simulation: Simulation) -> tuple[Seen, list[Transaction], lis
     transactors = [Transactor(seen, f"t{number}", f"id-{of}", SOURCE, transactions) for number, of in enumerate(ids)]
     protocols = chance.choice((("consumer", "consumer"), ("classic", "classic"), ("consumer", "classic")))
     transformers = [
-        Transformer(seen, f"x{number}", protocol, "source", "image", transactions)
-        for number, protocol in enumerate(protocols)
+        Transformer(seen, f"x{number}", protocol, session_ms, transactions) for number, protocol in enumerate(protocols)
     ]
     kept = Committed()
-    members = [Member(seen, f"m{number}", "readers", kind, "source", kept) for number, kind in enumerate(protocols)]
-    auditor = Auditor(seen, "auditor", "readers", SOURCE, kept)
+    members = [Member(seen, f"m{number}", kind, session_ms, kept) for number, kind in enumerate(protocols)]
+    auditor = Auditor(seen, "auditor", SOURCE, kept)
     reader = Consumer(seen, "c0", SOURCE, isolation_level="read_committed")
     lasting: list[Transactor | Auditor | Consumer] = [*transactors, auditor, reader]
     finishing = [simulation.host(client.name).start("client", client.run) for client in lasting]
@@ -86,7 +89,8 @@ async def recorded(simulation: Simulation) -> tuple[Seen, list[Transaction], lis
 
     trouble = Chaos(simulation, [server], ODDS, gap_seconds=0.4, outage_seconds=0.15)
     deaths = Chaos(simulation, mortal, CLIENT_ODDS, gap_seconds=0.3, outage_seconds=0.5)
-    await asyncio.gather(trouble.run(TROUBLE_SECONDS), deaths.run(TROUBLE_SECONDS))
+    wires = Chaos(simulation, [simulation.host(one.name) for one in transactors], WIRE_ODDS, 0.2, outage_seconds=0.6)
+    await asyncio.gather(*(chaos.run(TROUBLE_SECONDS) for chaos in (trouble, deaths, wires)))
 
     keeping = asyncio.ensure_future(keep_up(server))
     await bring_online(server)

@@ -16,10 +16,12 @@ from headrace.testing.sim.process import Process
 from tests.sim.node_clients import Seen, TopicPartition, connected, read_all
 
 HEARTBEAT_S = 0.1
+GROUP = "readers"
+TOPIC = "source"
 
 
-def group_settings(protocol: str) -> dict[str, Any]:
-    quick = {"session_timeout_ms": 600, "rebalance_timeout_ms": 1000, "heartbeat_s": HEARTBEAT_S}
+def group_settings(protocol: str, session_ms: int) -> dict[str, Any]:
+    quick = {"session_timeout_ms": session_ms, "rebalance_timeout_ms": session_ms + 400, "heartbeat_s": HEARTBEAT_S}
     return {"protocol": protocol, "auto_commit_s": None, "auto_offset_reset": "earliest", **quick}
 
 
@@ -37,12 +39,10 @@ class Committed:
 class Member:
     """Reads and commits. Now and then it leaves and comes back, or is killed, by whoever makes trouble."""
 
-    def __init__(self, seen: Seen, name: str, group_id: str, protocol: str, topic: str, committed: Committed) -> None:
+    def __init__(self, seen: Seen, name: str, protocol: str, session_ms: int, committed: Committed) -> None:
         self.name = name
         self._seen = seen
-        self._group_id = group_id
-        self._protocol = protocol
-        self._topic = topic
+        self._settings = group_settings(protocol, session_ms)
         self._committed = committed
 
     async def run(self, process: Process) -> None:
@@ -50,8 +50,8 @@ class Member:
         while not seen.is_stopping:
             async with connected(process, operation_timeout_s=2.0) as client:
                 instance = self.name if chance.random() < 0.3 else None
-                consumer = client.group_consumer(self._group_id, instance_id=instance, **group_settings(self._protocol))
-                consumer.subscribe([self._topic])
+                consumer = client.group_consumer(GROUP, instance_id=instance, **self._settings)
+                consumer.subscribe([TOPIC])
                 end = seen.simulation.now + chance.expovariate(1 / 2.0)
                 try:
                     while not seen.is_stopping and seen.simulation.now < end:
@@ -83,18 +83,15 @@ class Member:
 class Auditor:
     """Asks what is committed, during the trouble and after it."""
 
-    def __init__(
-        self, seen: Seen, name: str, group_id: str, partitions: list[TopicPartition], committed: Committed
-    ) -> None:
+    def __init__(self, seen: Seen, name: str, partitions: list[TopicPartition], committed: Committed) -> None:
         self.name = name
         self._seen = seen
-        self._group_id = group_id
         self._partitions = partitions
         self._committed = committed
 
     async def run(self, process: Process) -> None:
         async with connected(process) as client:
-            consumer = client.group_consumer(self._group_id, auto_commit_s=None)
+            consumer = client.group_consumer(GROUP, auto_commit_s=None)
             while not self._seen.is_stopping:
                 try:
                     await self._look(consumer)
@@ -105,7 +102,7 @@ class Auditor:
     async def check(self, process: Process) -> None:
         """After the trouble."""
         async with connected(process, operation_timeout_s=30.0) as client:
-            found = await self._look(client.group_consumer(self._group_id, auto_commit_s=None))
+            found = await self._look(client.group_consumer(GROUP, auto_commit_s=None))
             for partition, end in found.items():
                 read = self._committed.read.get(partition, {})
                 missing = [
@@ -122,9 +119,7 @@ class Auditor:
         for partition in self._partitions:
             offset = told[partition].offset if partition in told else -1
             if offset < known.get(partition, -1):
-                self._seen.wrong(
-                    f"{partition} was committed at {known[partition]} by {self._group_id}, and then is at {offset}"
-                )
+                self._seen.wrong(f"{partition} was committed at {known[partition]} by {GROUP}, and then is at {offset}")
             if offset >= 0 and offset not in self._committed.asked.get(partition, {}):
                 self._seen.wrong(f"{partition} is committed at {offset}, which nobody asked for")
         return {partition: at.offset for partition, at in told.items()}

@@ -22,6 +22,8 @@ from tests.sim.group_clients import group_settings
 from tests.sim.node_clients import Seen, TopicPartition, connected, text_of
 
 COMMITS_MAX = 200
+REQUEST_TIMEOUTS_S = (0.3, 1.0)
+"""What is given up early may still arrive."""
 
 
 class Transactor:
@@ -40,7 +42,8 @@ class Transactor:
     async def run(self, process: Process) -> None:
         chance, seen = process.chance, self._seen
         while not seen.is_stopping:
-            async with connected(process, operation_timeout_s=2.0) as client:
+            request_timeout_s = chance.choice(REQUEST_TIMEOUTS_S)
+            async with connected(process, operation_timeout_s=2.0, request_timeout_s=request_timeout_s) as client:
                 producer = client.transactional_producer(
                     self._transactional_id,
                     transaction_timeout_ms=chance.choice((500, 20_000)),
@@ -123,21 +126,18 @@ def _settle(write: Write, future: asyncio.Future[Produced], transaction: Transac
 class Transformer:
     """Copies what is committed in one topic to another, exactly once, as one of a group."""
 
-    def __init__(
-        self, seen: Seen, name: str, protocol: str, source: str, target: str, all_of: list[Transaction]
-    ) -> None:
+    def __init__(self, seen: Seen, name: str, protocol: str, session_ms: int, all_of: list[Transaction]) -> None:
         self.name = name
         self._seen = seen
-        self._protocol = protocol
-        self._source = source
-        self._target = target
+        self._settings = group_settings(protocol, session_ms)
         self._all = all_of
         self._made = 0
 
     async def run(self, process: Process) -> None:
         chance, seen = process.chance, self._seen
         while True:
-            async with connected(process, operation_timeout_s=2.0) as client:
+            request_timeout_s = chance.choice(REQUEST_TIMEOUTS_S)
+            async with connected(process, operation_timeout_s=2.0, request_timeout_s=request_timeout_s) as client:
                 try:
                     await self._transform(process, client)
                 except HeadraceError as error:
@@ -150,9 +150,9 @@ class Transformer:
             self._seen.simulation.event(f"{self.name} gets {begin} in generation {consumer.member.generation}")
 
         consumer = client.group_consumer(
-            "transformers", isolation_level="read_committed", assigned=assigned, **group_settings(self._protocol)
+            "transformers", isolation_level="read_committed", assigned=assigned, **self._settings
         )
-        consumer.subscribe([self._source])
+        consumer.subscribe(["source"])
         producer = client.transactional_producer(f"{self.name}-id", transaction_timeout_ms=2000)
         while True:
             records = await consumer.poll(process.chance.choice((1, 3, 20)), timeout_s=0.3)
@@ -170,7 +170,7 @@ class Transformer:
         next_offsets: dict[TopicPartition, int] = {}
         for record in records:
             transaction.reads.append(text_of(record))
-            producer.send_soon(self._target, record.value, partition=record.partition)
+            producer.send_soon("image", record.value, partition=record.partition)
             next_offsets[record.topic, record.partition] = record.offset + 1
         member = consumer.member
         await producer.send_offsets(next_offsets, member)

@@ -34,6 +34,7 @@ class Odds:
     terminate: int = 0
     sync_failure: int = 0
     disk_full: int = 0
+    stall: int = 0
 
 
 @dataclass(slots=True)
@@ -133,6 +134,11 @@ class Chaos:
     async def _reset(self, host: Host, outage: float) -> None:
         for other in self.simulation.network.hosts:
             self.simulation.network.reset(host.name, other.name)
+
+    async def _stall(self, host: Host, outage: float) -> None:
+        """What a client gave up for lost arrives after what it has sent instead."""
+        chance = self.simulation.chance(f"stall {self.simulation.now}")
+        self.simulation.network.stall(host.name, outage, chance)
 
     async def _clock_jump(self, host: Host, outage: float) -> None:
         seconds = self.simulation.chance(f"clock {self.simulation.now}").uniform(-5, 5)

@@ -174,6 +174,13 @@ class Network:
             if (transport.host.name, transport.far_host.name) in ((source, target), (target, source)):
                 transport.reset_arrived()
 
+    def stall(self, source: str, seconds: float, chance: random.Random) -> None:
+        """Some connections of a host have bad luck: what it sends by them comes late, after what it sends by others."""
+        self.event("network", f"stall {source}")
+        for transport in list(self._transports):
+            if transport.host.name == source and chance.random() < 0.6:
+                transport.stall(self.loop.now + seconds)
+
     def is_open(self, source: Host, target: Host) -> bool:
         """Whether bytes get from one host to the other now."""
         return target.is_up and (source.name, target.name) not in self._cut

@@ -353,6 +353,10 @@ class SimTransport(asyncio.Transport):
     def reset_arrived(self) -> None:
         self._broke(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
+    def stall(self, until: float) -> None:
+        if self._out is not None:
+            self._out.not_before(until)
+
     def timed_out(self) -> None:
         self._broke(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
