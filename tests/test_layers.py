@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "headrace"
 
 # What each part may import of the rest, besides itself. The way of the data, then the way of the users.
-FOUNDATION = {"errors", "config", "metrics"}
+FOUNDATION = {"errors", "config", "metrics", "plain"}
 PROTOCOL = FOUNDATION | {"protocol"}
 STORAGE = PROTOCOL | {"storage"}
 RAFT = STORAGE | {"net", "raft"}
@@ -23,9 +23,10 @@ CLIENT = PROTOCOL | {"net", "client"}
 EVERYTHING = COORDINATOR | CLIENT | {"broker", "gateway", "console", "spark", "testing", "cli"}
 
 MAY_IMPORT = {
+    "plain": set[str](),
     "errors": set[str](),
     "config": {"errors"},
-    "metrics": {"errors"},
+    "metrics": {"errors", "plain"},
     "protocol": FOUNDATION,
     "net": PROTOCOL,
     "storage": PROTOCOL,
@@ -45,6 +46,7 @@ MAY_IMPORT = {
 
 # What does no I/O, reads no clock and throws no dice, so that a seed repeats a run. Folders count with all in them.
 PURE = (
+    "plain",
     "errors",
     "config",
     "metrics",

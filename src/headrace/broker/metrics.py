@@ -7,7 +7,6 @@ partitions are looked at in steps, and told by topic.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -26,6 +25,7 @@ from headrace.metrics.exposition import Form, family, header_of, histogram, labe
 from headrace.metrics.histogram import Histogram
 from headrace.metrics.table import Metric
 from headrace.metrics.traffic import TopicTraffic
+from headrace.plain import plain
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.storage.directories import Directories
@@ -39,7 +39,7 @@ SAMPLES_A_STEP: Final = 500
 Item = TypeVar("Item")
 
 
-@dataclass(slots=True)
+@plain
 class Watched:
     """The parts of a node that have something to tell."""
 

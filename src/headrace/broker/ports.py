@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from headrace.broker.process import ProcessFigures
+from headrace.plain import plain
 from headrace.storage.cleaning_work import StartWork
 from headrace.storage.disk import Disk
 from headrace.storage.kernel_syncs import Syncs
@@ -20,7 +20,7 @@ def _unknown() -> None:
     return None
 
 
-@dataclass(slots=True)
+@plain
 class NodePorts:
     disk_of: Callable[[str], Disk]
     """The disk of a folder, made when it is not there."""

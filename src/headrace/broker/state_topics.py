@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.broker.forward import Channel
@@ -13,6 +12,7 @@ from headrace.config import NodeConfig
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
+from headrace.plain import plain
 from headrace.protocol import messages as m
 
 logger = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 CREATE_TIMEOUT_MS: Final = 5000
 
 
-@dataclass(slots=True)
+@plain
 class StateTopic:
     partitions: int
     replication_factor: int

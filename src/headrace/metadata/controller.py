@@ -9,7 +9,7 @@ leadership, tells it by `appended`, and answers when they are committed: nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, NamedTuple
 
 from headrace.config import NodeConfig
@@ -29,6 +29,7 @@ from headrace.metadata.refusals import refusal
 from headrace.metadata.sessions import Sessions
 from headrace.metadata.snapshot import Versioned, controller_record
 from headrace.metadata.topics import TopicDefaults, Topics
+from headrace.plain import plain_frozen
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 
@@ -43,7 +44,7 @@ class Decision(NamedTuple):
     """For when the records, and all that were appended before, are committed."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class ControllerSettings:
     cluster_id: str
     defaults: TopicDefaults

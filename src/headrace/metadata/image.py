@@ -7,10 +7,11 @@ whoever holds an image has a consistent view for as long as it likes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from typing import Final, TypeAlias
 
+from headrace.plain import plain, plain_frozen
 from headrace.protocol.messages import (
     AccessControlEntryRecord,
     DelegationTokenRecord,
@@ -40,7 +41,7 @@ Resource: TypeAlias = tuple[int, str]
 """The type and the name of what has settings; the broker "" stands for all brokers."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class Endpoint:
     """Where a listener of a node is reached."""
 
@@ -50,7 +51,7 @@ class Endpoint:
     security_protocol: int
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class Broker:
     id: int
     epoch: int
@@ -71,7 +72,7 @@ class Broker:
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener), None)
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class ControllerNode:
     id: int
     incarnation_id: bytes
@@ -79,7 +80,7 @@ class ControllerNode:
     features: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
+@plain
 class Partition:
     """Not frozen, because there are many and a frozen one takes three times as long to make; nobody changes one."""
 
@@ -106,14 +107,14 @@ class Partition:
         return self.directories[self.replicas.index(broker_id)] if self.directories else UNASSIGNED_DIRECTORY
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class Topic:
     name: str
     id: bytes
     partitions: Mapping[int, Partition]
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class Image:
     """Everything that the metadata log says, up to and with the record at `offset`."""
 

@@ -7,12 +7,12 @@ followers of one broker's partitions over all others, so that its load is shared
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from headrace.errors import Error, Refused
+from headrace.plain import plain_frozen
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class Candidate:
     """A broker that may get replicas; one that is not active only when there are not enough that are."""
 

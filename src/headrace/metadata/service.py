@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final, NamedTuple, Protocol
 
 from headrace.config import NodeConfig
@@ -29,6 +29,7 @@ from headrace.metadata.snapshot import Versioned
 from headrace.metadata.snapshots import Snapshots
 from headrace.metadata.topics import TopicDefaults
 from headrace.metrics.histogram import Histogram
+from headrace.plain import plain
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 from headrace.raft import driver as raft
@@ -65,7 +66,7 @@ class Channel(Protocol):
         """
 
 
-@dataclass(slots=True)
+@plain
 class MetadataPorts:
     """What the service is handed in. The clock counts milliseconds since 1970 and never goes back."""
 
@@ -86,7 +87,7 @@ class MetadataPorts:
     """The way to the other voters."""
 
 
-@dataclass(slots=True)
+@plain
 class Member:
     """Who the node is in the quorum."""
 

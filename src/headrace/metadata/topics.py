@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from headrace.config import LogConfig
@@ -15,6 +14,7 @@ from headrace.metadata.image import NO_LEADER, UNASSIGNED_DIRECTORY, Broker, Ima
 from headrace.metadata.names import METADATA, check_name, folded
 from headrace.metadata.placement import Candidate, place
 from headrace.metadata.snapshot import Versioned, partition_record
+from headrace.plain import plain_frozen
 from headrace.protocol import messages as m
 
 PARTITIONS_A_REQUEST_MAX: Final = 10_000
@@ -28,7 +28,7 @@ DescribedConfig = m.CreateTopicsResponse.CreatableTopicConfigs
 Named = TypeVar("Named", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class TopicDefaults:
     """What a topic gets when its request leaves it open."""
 

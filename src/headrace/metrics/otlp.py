@@ -7,13 +7,14 @@ number: each field is looked at once, nesting is as deep as the schema is, and w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from struct import Struct, iter_unpack
 from typing import Final, TypeAlias
 
 from headrace.errors import ProtocolError
 from headrace.metrics.table import Kind
+from headrace.plain import plain
 
 NAME_CHARACTERS_MAX: Final = 255
 LABELS_MAX: Final = 32
@@ -32,7 +33,7 @@ Value: TypeAlias = int | memoryview
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 
 
-@dataclass(slots=True)
+@plain
 class Point:
     """One value, with its labels by name. A histogram's `value` is its sum."""
 
@@ -44,7 +45,7 @@ class Point:
     """Of each bucket, the last one without a bound."""
 
 
-@dataclass(slots=True)
+@plain
 class PushedMetric:
     name: str
     text: str
@@ -54,7 +55,7 @@ class PushedMetric:
     points: list[Point] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@plain
 class Pushed:
     """What one push holds."""
 

@@ -5,9 +5,10 @@ What is scraped, the page in the docs, and the check of the dashboard and the al
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from headrace.plain import plain_frozen
 
 
 class Kind(Enum):
@@ -18,7 +19,7 @@ class Kind(Enum):
     HISTOGRAM = "histogram"
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class Metric:
     name: str
     kind: Kind

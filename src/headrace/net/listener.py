@@ -6,13 +6,14 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from headrace.errors import HeadraceError
 from headrace.metrics.requests import RequestFigures, Stopwatch
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
 from headrace.net.framing import Receiver
+from headrace.plain import plain
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +22,7 @@ TICK_MS = 250
 """How exact idle times are. A connection notes the tick and not the clock, which would cost more than the rest."""
 
 
-@dataclass(slots=True)
+@plain
 class Limits:
     """What a listener allows its clients."""
 
@@ -39,7 +40,7 @@ class Limits:
     """How long a client may leave its replies lying, or stop in the middle of a request, before it is disconnected."""
 
 
-@dataclass(slots=True)
+@plain
 class Counters:
     """What happened since the start."""
 
@@ -50,7 +51,7 @@ class Counters:
     slow_closed: int = 0
 
 
-@dataclass(slots=True)
+@plain
 class Listener:
     """Accepts connections and hands their frames to `handler`, on the loop, one after another.
 

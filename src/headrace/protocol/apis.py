@@ -1,8 +1,8 @@
 """The APIs that there are shapes for, by key. What a node serves of them is its router's to say."""
 
-from dataclasses import dataclass
 from functools import cache
 
+from headrace.plain import plain
 from headrace.protocol import messages
 from headrace.protocol.message import Message
 from headrace.protocol.shape import Kind, Shape, Versions, blocks, shape
@@ -10,7 +10,7 @@ from headrace.protocol.shape import Kind, Shape, Versions, blocks, shape
 API_VERSIONS_KEY = 18
 
 
-@dataclass(slots=True)
+@plain
 class Api:
     """An API: its messages, and what the wire looks like around them."""
 

@@ -4,12 +4,12 @@ A request comes in as a `Request`, or as an `Unsupported` when nobody knows its 
 caller's to decide. Bytes that can't be read raise ProtocolError, and the connection is of no use any more.
 """
 
-from dataclasses import dataclass
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeAlias
 
 from headrace.errors import ProtocolError
+from headrace.plain import plain
 from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
 from headrace.protocol.codec import ELEMENTS_MAX, decode_at, encode_into
 from headrace.protocol.message import Message
@@ -28,7 +28,7 @@ _CORRELATION: Final = Struct(">i")
 _KEY_VERSION_CORRELATION: Final = Struct(">hhi")
 
 
-@dataclass(slots=True)
+@plain
 class Request:
     api: Api
     version: int
@@ -38,7 +38,7 @@ class Request:
     """The message; its class is `api.request`."""
 
 
-@dataclass(slots=True)
+@plain
 class Unsupported:
     """A request for an API or a version that there is no shape for."""
 

@@ -6,10 +6,12 @@ quick scan and parsed one by one, when they are first asked for.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from functools import cache
 from typing import Final
+
+from headrace.plain import plain, plain_frozen
 
 LAST_VERSION: Final = 0x7FFF
 
@@ -78,7 +80,7 @@ class ShapeError(ValueError):
     """A shape file can't be read: the mistake is ours, and the message says in which line it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@plain_frozen
 class Versions:
     """A range of versions, both ends included."""
 
@@ -101,7 +103,7 @@ NEVER: Final = Versions(1, 0)
 ALWAYS: Final = Versions(0, LAST_VERSION)
 
 
-@dataclass(slots=True)
+@plain
 class Field:
     """One field: `type` is a primitive's name or, with `struct` set, a struct's."""
 
@@ -120,13 +122,13 @@ class Field:
     struct: "Struct | None" = None
 
 
-@dataclass(slots=True)
+@plain
 class Struct:
     name: str
     fields: list[Field] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@plain
 class Shape:
     """A message: a struct with versions. `key` is an API key or, for a record, its type."""
 
@@ -178,7 +180,7 @@ def shape(message: str) -> Shape:
 # --- finding blocks ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@plain
 class _Block:
     kind: Kind
     name: str

@@ -7,10 +7,11 @@ id and an empty disk is another replica, and counts for nothing until somebody a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headrace.errors import ProtocolError
+from headrace.plain import plain_frozen
 from headrace.protocol import messages
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ class Endpoint(NamedTuple):
     port: int
 
 
-@dataclass(slots=True, frozen=True)
+@plain_frozen
 class Voter:
     """A voter, where it is reached, and which quorum protocols it knows."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from headrace.errors import HeadraceError, ProtocolError
+from headrace.plain import plain
 from headrace.storage.disk import DiskError, SyncFailed
 from headrace.storage.index import IndexDamaged
 from headrace.storage.transaction_index import AbortedTransaction
@@ -24,7 +25,7 @@ class Source(NamedTuple):
     has_transaction_index: bool
 
 
-@dataclass(slots=True)
+@plain
 class CleaningJob:
     """One cleaning of one log, as it was when the job was made: what comes later is behind `end_offset`."""
 

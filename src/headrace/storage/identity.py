@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
-from dataclasses import dataclass
 from typing import Final
 
 from headrace.errors import HeadraceError
+from headrace.plain import plain
 from headrace.storage.disk import Disk, FileVanished
 
 META_PROPERTIES: Final = "meta.properties"
@@ -40,7 +40,7 @@ def parse_id(text: str) -> bytes:
     return id
 
 
-@dataclass(slots=True)
+@plain
 class MetaProperties:
     """Which node of which cluster a log directory belongs to (version 1), and the directory's own id (KIP-858)."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
+from headrace.plain import plain
 from headrace.storage import names
 from headrace.storage.checkpoint import (
     CLEANED,
@@ -52,7 +52,7 @@ from headrace.storage.workers import Workers
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
+@plain
 class Ports:
     """What storage is handed in: the clock, chance, and other threads."""
 
@@ -64,7 +64,7 @@ class Ports:
     """Runs what blocks for a disk: the checkpoints."""
 
 
-@dataclass(slots=True)
+@plain
 class Shared:
     """What the logs of all directories of a node share."""
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
+from headrace.plain import plain
 from headrace.protocol.message import Message
 from headrace.raft.quorum import NO_NODE, Endpoint, OffsetAndEpoch, ReplicaKey
 
@@ -23,7 +24,7 @@ class LeaderAndEpoch(NamedTuple):
     epoch: int
 
 
-@dataclass(slots=True)
+@plain
 class Append:
     """Whole batches, with their offsets and epochs in place, for the end of the log; `flushed` is to say when."""
 
@@ -34,14 +35,14 @@ class Append:
     content: memoryview
 
 
-@dataclass(slots=True)
+@plain
 class Truncate:
     """The log is to end at this offset."""
 
     offset: int
 
 
-@dataclass(slots=True)
+@plain
 class WriteSnapshot:
     """A part of a snapshot that the leader has, to be kept under a temporary name."""
 
@@ -50,7 +51,7 @@ class WriteSnapshot:
     content: bytes | bytearray | memoryview
 
 
-@dataclass(slots=True)
+@plain
 class InstallSnapshot:
     """All parts are there: check it, give it its name, empty the log so that it goes on where the snapshot ends.
 
@@ -64,7 +65,7 @@ class InstallSnapshot:
 Write: TypeAlias = Append | Truncate | WriteSnapshot | InstallSnapshot
 
 
-@dataclass(slots=True)
+@plain
 class Send:
     """A request to a peer. It is answered by `answered` or `unanswered`, or forgotten after the request time-out."""
 
@@ -73,7 +74,7 @@ class Send:
     request: Message
 
 
-@dataclass(slots=True)
+@plain
 class Reply:
     """A response, to whom it is due. With `read_from`, the log's batches from there on are put in before it leaves;
     with `read_snapshot`, that part of the snapshot."""
@@ -86,7 +87,7 @@ class Reply:
     bytes_max: int = 0
 
 
-@dataclass(slots=True)
+@plain
 class Ready:
     """One step's worth. What is None has not changed."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from headrace.plain import plain_frozen
 
 
-@dataclass(slots=True, frozen=True)
+@plain_frozen
 class Timing:
     """Kafka's controller.quorum.* settings, with Kafka's defaults."""
 
