@@ -173,7 +173,9 @@ def shape(message: str) -> Shape:
     for kind, name in _candidates(message):
         block = _index().get((kind, name))
         if block is not None and message in _names_in(block):
-            return _parse(block)[message]
+            if not block.shapes:
+                block.shapes = _parse(block)
+            return block.shapes[message]
     raise KeyError(message)
 
 
@@ -187,6 +189,8 @@ class _Block:
     file: str
     line: int
     text: str
+    shapes: dict[str, Shape] = field(default_factory=dict)
+    """Request and response, or key and value, when one of them was asked for."""
 
 
 _SECTIONS: Final = {">": "Request", "<": "Response", "key": "Key", "value": "Value"}
