@@ -11,6 +11,8 @@ from headrace.protocol.message import Message
 LONG = "x" * 32_767
 LARGE, LEAST = 2**31 - 1, -(2**31)
 GROUPS = ("g", "", "none", LONG)
+REFUSED_GROUPS = ("", LONG)
+"""Their names decide, whatever else is asked. To place a long one takes milliseconds, so little is asked of it."""
 PEOPLE: tuple[tuple[str, str | None], ...] = (
     ("", None),
     ("nobody", None),
@@ -20,10 +22,28 @@ PEOPLE: tuple[tuple[str, str | None], ...] = (
     (LONG, LONG),
     ("", LONG),
 )
+TIMES: tuple[tuple[int, int], ...] = ((1, 1), (1, LEAST), (LEAST, 1), (LARGE, 1))
+"""Of the session, and of a rebalance."""
+GENERATIONS = (0, 1, -1, LARGE, LEAST)
+PROTOCOLS: tuple[tuple[str, list[str], bytes], ...] = (
+    ("consumer", ["range"], b"\0\0\0\0"),
+    ("consumer", ["range", "range", LONG], b""),
+    (LONG, ["range"], b""),
+    ("", [], b""),
+    ("consumer", ["other"], b""),
+)
 
 
 def joins(topic_id: bytes) -> list[Message]:
     protocol = m.JoinGroupRequest.JoinGroupRequestProtocol
+    whole = [
+        (group_id, *person, *times, *protocols)
+        for group_id in ("g", "none")
+        for person in PEOPLE
+        for times in TIMES
+        for protocols in PROTOCOLS
+    ]
+    few = [(group_id, *person, *TIMES[0], *PROTOCOLS[0]) for group_id in REFUSED_GROUPS for person in PEOPLE]
     return [
         m.JoinGroupRequest(
             group_id=group_id,
@@ -35,16 +55,7 @@ def joins(topic_id: bytes) -> list[Message]:
             protocols=[protocol(name=name, metadata=metadata) for name in names],
             reason=LONG,
         )
-        for group_id in GROUPS
-        for member_id, instance_id in PEOPLE
-        for session_ms, rebalance_ms in ((1, 1), (1, LEAST), (LEAST, 1), (LARGE, 1))
-        for kind, names, metadata in (
-            ("consumer", ["range"], b"\0\0\0\0"),
-            ("consumer", ["range", "range", LONG], b""),
-            (LONG, ["range"], b""),
-            ("", [], b""),
-            ("consumer", ["other"], b""),
-        )
+        for group_id, member_id, instance_id, session_ms, rebalance_ms, kind, names, metadata in (*whole, *few)
     ]
 
 
@@ -62,7 +73,7 @@ def syncs(topic_id: bytes) -> list[Message]:
         )
         for group_id in GROUPS
         for member_id, instance_id in PEOPLE
-        for generation in (0, 1, -1, LARGE, LEAST)
+        for generation in ((1,) if group_id in REFUSED_GROUPS else GENERATIONS)
         for kind in (None, LONG)
     ]
 
@@ -74,7 +85,7 @@ def heartbeats(topic_id: bytes) -> list[Message]:
         )
         for group_id in GROUPS
         for member_id, instance_id in PEOPLE
-        for generation in (0, 1, -1, LARGE, LEAST)
+        for generation in ((1,) if group_id in REFUSED_GROUPS else GENERATIONS)
     ]
 
 
