@@ -38,7 +38,7 @@ LARGE, LEAST = 2**31 - 1, -(2**31)
 UNKNOWN_ID = b"?" * 16
 NO_ID = bytes(16)
 SECONDS_MAX = 600
-"""It asks some sixteen thousand times, in seconds; machines may have other things to do, so only a hang takes so long."""
+"""It asks some sixteen thousand times, which takes seconds; only a hang takes so long, on a busy machine too."""
 FIRST_SERVED = {0: 3}
 """Produce is advertised from v0 on, and served from v3 on."""
 
