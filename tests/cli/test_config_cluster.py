@@ -48,6 +48,19 @@ def test_a_setting_of_brokers_that_nobody_knows_is_told_with_the_nearest(cli: Cl
     cli("config", "unset", "--cluster", "log.retention.mss")
 
 
+def test_what_no_topic_has_can_not_be_taken_back(cli: Cli, topic: str) -> None:
+    """Brokers would say that they did."""
+    said = cli.failed("config", "unset", "--topic", topic, "retention.mss")
+    assert said == f"There is no setting 'retention.mss' of topic {topic}; did you mean retention.ms?"
+
+
+def test_a_value_that_a_group_can_not_have_is_told_without_another_name(cli: Cli) -> None:
+    said = cli.failed("config", "set", "--group", "g", "consumer.session.timeout.ms=5")
+    assert "from group.consumer.min.session.timeout.ms (45000)" in said
+    assert "did you mean" not in said
+    assert said.endswith("See: headrace config explain consumer.session.timeout.ms")
+
+
 def test_a_value_is_shown_with_what_would_count_without_it(cli: Cli, topic: str) -> None:
     cli.done("config", "set", "--topic", topic, "retention.ms=1h")
     (entry,) = cli.done("config", "get", "--topic", topic, "retention.ms", "--json").json

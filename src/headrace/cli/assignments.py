@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from headrace.cli import Misused
 from headrace.cli.amounts import setting_value
-from headrace.config import TOPIC, broker_settings
+from headrace.config import TOPIC, broker_settings, settings_named
 from headrace.errors import Error, Refused
 
 if TYPE_CHECKING:
@@ -49,11 +49,10 @@ def explained(refused: Refused, names: Iterable[str]) -> Refused:
     """A refusal of settings with the nearest name, where one of the names is nobody's."""
     if refused.error not in (Error.INVALID_CONFIG, Error.INVALID_REQUEST) or "did you mean" in str(refused):
         return refused
-    known = [*TOPIC, *broker_settings()]
     for name in names:
         if near := nearest(name):
             return Refused(refused.error, f"{str(refused).rstrip('.')}; did you mean {near} instead of {name}?")
-    known_name = next((name for name in names if name in known), None)
+    known_name = next((name for name in names if any(settings_named(name))), None)
     if known_name is None:
         return refused
     return Refused(refused.error, f"{str(refused).rstrip('.')}. See: headrace config explain {known_name}")
@@ -61,8 +60,10 @@ def explained(refused: Refused, names: Iterable[str]) -> Refused:
 
 def nearest(name: str) -> str:
     """The known setting that a name that is not known may mean; empty if there is none, or the name is known."""
+    if any(settings_named(name)):
+        return ""
     known = [*TOPIC, *broker_settings()]
-    return "" if name in known else next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), "")
+    return next(iter(get_close_matches(name, known, n=1, cutoff=0.8)), "")
 
 
 def removals(names: Sequence[str]) -> list[ConfigChange]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.text import Text
@@ -13,7 +14,7 @@ from headrace.cli.assignments import explained
 from headrace.cli.columns import Column
 from headrace.cli.output import NAME, QUIET, print_table, say
 from headrace.cli.topic_view import source_text, value_text
-from headrace.errors import Refused
+from headrace.errors import Error, Refused
 
 if TYPE_CHECKING:
     from headrace.client import Client, ConfigChange, ConfigEntry, ConfigResource
@@ -37,6 +38,7 @@ async def change_settings(
 ) -> list[Changed]:
     """Changes them, or checks that they could be; Refused with the nearest name where there is no such setting."""
     before = await _described(client, resource)
+    _require_known(resource, wanted, before)
     try:
         await client.admin.alter_configs({resource: wanted}, validate_only=dry_run)
     except Refused as refused:
@@ -52,6 +54,21 @@ async def change_settings(
             break
         await asyncio.sleep(pause_s)
     return [one if _has_arrived(one) else one._replace(after=None) for one in changed]
+
+
+def _require_known(resource: ConfigResource, wanted: Sequence[ConfigChange], before: Mapping[str, ConfigEntry]) -> None:
+    """Brokers take back what nobody ever set, under any name, without a word. What can be set is what they describe:
+    of loggers and of the cluster's defaults, that is only what has a value.
+    """
+    from headrace.client import ConfigOperation, ResourceType
+
+    if not before or resource.type is ResourceType.BROKER_LOGGER or not resource.name:
+        return
+    for change in wanted:
+        if change.operation is ConfigOperation.DELETE and change.name not in before:
+            near = get_close_matches(change.name, before, n=1)
+            hint = f"did you mean {near[0]}?" if near else "see what there is with: headrace config get --all"
+            raise Refused(Error.INVALID_CONFIG, f"There is no setting '{change.name}' of {resource}; {hint}")
 
 
 def _has_arrived(one: Changed) -> bool:
