@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from headrace.coordinator.transactions.shard import LOOKED_AT_A_STEP
+from headrace.coordinator.transactions.transaction import Transaction
 from tests.coordinator.transaction_script import Coordinator
 
 
@@ -253,3 +257,28 @@ def test_what_is_listed() -> None:
         list open=4999          -> b
         list open=5000          ->
     """)
+
+
+class Counted(dict[str, Transaction]):
+    """Counts how many of it are looked at."""
+
+    looked_at = 0
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.looked_at += 1
+        return super().get(key, default)
+
+    def items(self) -> Any:
+        self.looked_at += len(self)
+        return super().items()
+
+
+def test_each_of_many_ids_is_looked_at_once_when_old_ones_are_looked_for() -> None:
+    coordinator = Coordinator()
+    for number in range(10 * LOOKED_AT_A_STEP):
+        coordinator.do("init", f"a{number}")
+    coordinator.do("wait", "600000000")
+    coordinator.shard.transactions = counted = Counted(coordinator.shard.transactions)
+    coordinator.do("wait", "8400000")
+    assert not counted
+    assert counted.looked_at <= 4 * 10 * LOOKED_AT_A_STEP, "some hours in which all were young, and the last"

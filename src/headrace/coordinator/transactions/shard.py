@@ -9,6 +9,7 @@ are sent again, by a coordinator of a higher epoch.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -49,7 +50,8 @@ WAITING_MAX: Final = 16
 """Requests for one transactional id that wait for its transaction to be complete."""
 RECORD_BYTES_MAX: Final = 1_000_000
 """A transaction with more partitions than fit into this can't be written down: no batch may be larger."""
-FORGOTTEN_AT_ONCE: Final = 1_000
+LOOKED_AT_A_STEP: Final = 1_000
+"""Transactional ids, of which the old ones are forgotten."""
 
 Respond: TypeAlias = Callable[[Error], Message]
 """Makes the response of a request that only says how it went."""
@@ -89,6 +91,7 @@ class TransactionShard:
         "_is_going_on",
         "_is_watching",
         "_last_epochs",
+        "_looking_at",
         "_open",
         "_take_producer_id",
         "_timers",
@@ -117,6 +120,8 @@ class TransactionShard:
         self._last_epochs: dict[str, tuple[Identity, int]] = {}
         """The epoch before the one of an identity, as InitProducerId left it: not in the log, as in Kafka."""
         self._waiting: dict[str, list[_Waiting]] = {}
+        self._looking_at: deque[str] = deque()
+        """Which are still to be looked at for being old."""
 
     # ------------------------------------------------------------------------------------------ what the log is made of
 
@@ -476,14 +481,17 @@ class TransactionShard:
         self._timers.at("old", now_ms + pause_ms, self._forget_old)
 
     def _forget_old(self, now_ms: int) -> Outcome:
+        """A bit at a time: there may be a million of them."""
+        looking_at, outcome = self._looking_at, Outcome(is_atomic=False)
+        if not looking_at:
+            looking_at.extend(self.transactions)
         before_ms = now_ms - self._config.transactional_id_expiration_ms
-        old = [
-            transactional_id
-            for transactional_id, transaction in self.transactions.items()
-            if transaction.state in AT_REST and transaction.update_ms <= before_ms
-        ]
-        outcome = Outcome([StateRecord(key_of(found), None) for found in old[:FORGOTTEN_AT_ONCE]], is_atomic=False)
-        if len(old) > FORGOTTEN_AT_ONCE:
+        for _ in range(min(len(looking_at), LOOKED_AT_A_STEP)):
+            transactional_id = looking_at.popleft()
+            transaction = self.transactions.get(transactional_id)
+            if transaction is not None and transaction.state in AT_REST and transaction.update_ms <= before_ms:
+                outcome.records.append(StateRecord(key_of(transactional_id), None))
+        if looking_at:
             self._timers.at("old", now_ms, self._forget_old)
         else:
             self._watch_old(now_ms)
