@@ -112,13 +112,14 @@ class Producer:
     def send(self, frame: Frame) -> None:
         self._wire.send_produce(frame.bytes)
 
-    def received(self) -> bool:
-        """False when it has to be sent again."""
+    def received(self, *, is_behind: bool = False) -> bool:
+        """False when it has to be sent again, as all have that are behind such a one."""
         answers = [answer for topic in self._wire.receive().responses for answer in topic.partition_responses]
         errors = [Error.of(answer.error_code) for answer in answers if answer.error_code]
         if not errors:
             return True
-        if len(errors) == len(answers) and all(error in _AGAIN for error in errors):
+        again = (*_AGAIN, Error.OUT_OF_ORDER_SEQUENCE_NUMBER) if is_behind else _AGAIN
+        if len(errors) == len(answers) and all(error in again for error in errors):
             self.retries += 1
             return False
         raise SystemExit(f"a batch was refused: {errors[0].name}")
@@ -217,35 +218,58 @@ def bulk(peer: peers.Peer, topic: str, seconds: float, *, is_inside: bool) -> fl
         if name is not None:
             ready(wire, name)
         producer = Producer(wire, name)
-        flying: deque[int] = deque()
+        pipeline = Pipeline(producer, frames)
         start_s = time.perf_counter()
         while time.perf_counter() - start_s < seconds:
             for number in range(BULK_RECORDS // BULK_BATCH):
                 index = number % BULK_PARTITIONS
-                frames[index].stamp(producer.producer_id, producer.epoch, sequences[index])
-                if is_inside and number < BULK_PARTITIONS:
-                    producer.produce(frames[index])  # by itself, as it may have to be sent again
-                else:
-                    producer.send(frames[index])
-                    flying.append(index)
+                pipeline.put(index, sequences[index])
                 sequences[index] += BULK_BATCH
-                while len(flying) >= IN_FLIGHT:
-                    _land(producer, flying)
             sent += BULK_RECORDS
             if is_inside:
-                while flying:
-                    _land(producer, flying)
+                pipeline.drain()
                 producer.commit()
                 sequences = [0] * BULK_PARTITIONS
-        while flying:
-            _land(producer, flying)
+        pipeline.drain()
         return sent / (time.perf_counter() - start_s)
 
 
-def _land(producer: Producer, flying: deque[int]) -> None:
-    flying.popleft()
-    if not producer.received():
-        raise SystemExit("a batch in the middle of others is to be sent again")
+class Pipeline:
+    """Some requests in flight. What has to be sent again is, in its order, when all have come back."""
+
+    def __init__(self, producer: Producer, frames: list[Frame]) -> None:
+        self._producer = producer
+        self._frames = frames
+        self._flying: deque[tuple[int, int]] = deque()
+        self._again: list[tuple[int, int]] = []
+
+    def put(self, index: int, sequence: int) -> None:
+        while len(self._flying) >= IN_FLIGHT:
+            self._land()
+        if self._again:
+            self.drain()
+        self._send(index, sequence)
+
+    def drain(self) -> None:
+        while self._flying or self._again:
+            while self._flying:
+                self._land()
+            again, self._again = self._again, []
+            if again:
+                time.sleep(BACK_OFF_S)
+            for index, sequence in again:
+                self._send(index, sequence)
+
+    def _send(self, index: int, sequence: int) -> None:
+        frame, producer = self._frames[index], self._producer
+        frame.stamp(producer.producer_id, producer.epoch, sequence)
+        producer.send(frame)
+        self._flying.append((index, sequence))
+
+    def _land(self) -> None:
+        batch = self._flying.popleft()
+        if not self._producer.received(is_behind=bool(self._again)):
+            self._again.append(batch)
 
 
 def main() -> None:
