@@ -56,6 +56,16 @@ COMMANDS: Final[dict[str, Command]] = {
         "Print records of topics: filtered, as text, JSON or by a template.",
         "headrace consume orders --from 2h --filter 'value.total > 100'",
     ),
+    "group": Command(
+        "headrace.cli.group:app",
+        "Look at groups of consumers and how far they are behind, set their offsets, delete them.",
+        "headrace group lag billing --watch",
+    ),
+    "txn": Command(
+        "headrace.cli.txn:app",
+        "Look at transactions, end one by force, find those that hang.",
+        "headrace txn list --state Ongoing --longer-than 1m",
+    ),
     "config": Command(
         "headrace.cli.config:app",
         "Explain settings, and get and set those of a running cluster.",
@@ -70,6 +80,11 @@ COMMANDS: Final[dict[str, Command]] = {
         "headrace.cli.quorum:app",
         "Look at the quorum that keeps a cluster's metadata.",
         "headrace quorum describe",
+    ),
+    "top": Command(
+        "headrace.cli.top:app",
+        "Watch a cluster: rates of topics, lag of groups, latency, disks.",
+        "headrace top --interval 1s",
     ),
     "bench": Command(
         "headrace.cli.bench:app",
