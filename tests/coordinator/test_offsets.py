@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.coordinator.offsets import records
+from headrace.coordinator.offsets.expiry import LOOKED_AT_A_STEP
+from headrace.coordinator.offsets.store import OffsetStore
 from headrace.errors import ProtocolError
 from headrace.protocol import messages as m
 from headrace.protocol import state
@@ -236,6 +239,27 @@ def test_many_offsets_are_looked_at_in_steps() -> None:
     assert 0 < len(outcome.records) <= 1003
     script.run._take(outcome)
     script.run.wait(1)
+    assert script.offsets.store.count == 0
+
+
+def test_no_step_of_expiry_looks_at_all_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(offsets_retention_minutes=1, offsets_retention_check_interval_ms=MINUTE_MS)
+    for number in range(3 * LOOKED_AT_A_STEP):
+        script.play(f"commit g{number} t0=1 -> OK")
+    asked: list[str] = []
+    of_group = OffsetStore.of_group
+
+    def counted(store: OffsetStore, group_id: str) -> Any:
+        asked.append(group_id)
+        return of_group(store, group_id)
+
+    monkeypatch.setattr(OffsetStore, "of_group", counted)
+    script.run.now_ms += 2 * MINUTE_MS
+    while (due := script.run.timers.due(script.run.now_ms)) is not None:
+        asked.clear()
+        outcome = due[1](script.run.now_ms)
+        assert len(asked) <= LOOKED_AT_A_STEP
+        script.run._take(outcome)
     assert script.offsets.store.count == 0
 
 

@@ -20,13 +20,17 @@ TIMER: Final = ("offsets", "expiry")
 
 
 class Expiry:
-    __slots__ = ("_context", "_looking_at", "_store")
+    __slots__ = ("_context", "_groups", "_store", "_topics", "_without_offsets")
 
     def __init__(self, context: GroupContext, store: OffsetStore) -> None:
         self._context = context
         self._store = store
-        self._looking_at: deque[tuple[str, str | None]] = deque()
-        """Topics of groups that are still to be looked at, and groups by themselves, without a topic."""
+        self._groups: deque[str] = deque()
+        """Whose offsets are still to be looked at."""
+        self._topics: deque[str] = deque()
+        """Of the first of them, the topics that are."""
+        self._without_offsets: deque[str] = deque()
+        """Groups that are to be looked at after all offsets, in another step: what one forgets, the next one sees."""
 
     def start(self, now_ms: int) -> None:
         self._again(now_ms + self._context.offsets_config.offsets_retention_check_interval_ms)
@@ -35,40 +39,48 @@ class Expiry:
         self._context.timers.at(TIMER, deadline_ms, self._look)
 
     def _look(self, now_ms: int) -> Outcome:
-        looking_at, store = self._looking_at, self._store
-        if not looking_at:
-            for group_id in self._context.groups:
-                looking_at.extend((group_id, topic) for topic in store.of_group(group_id))
-            # What a step forgets is forgotten when the next one comes, so groups come after all their topics.
-            looking_at.extend((group_id, None) for group_id in self._context.groups)
-        records: list[StateRecord] = []
-        looked_at = 0
-        while looking_at and looked_at < LOOKED_AT_A_STEP:
-            group_id, topic = looking_at.popleft()
-            group = self._context.groups.get(group_id)
-            looked_at += 1
-            if group is None:
-                continue
-            if topic is None:
-                if records:  # of its offsets, perhaps
-                    looking_at.appendleft((group_id, topic))
-                    break
-                records += self._of_group(group)
-            else:
-                partitions = store.of_group(group_id).get(topic, {})
-                looked_at += len(partitions)
-                if not group.is_subscribed(topic):
-                    records += [
-                        tombstone(group_id, topic, index)
-                        for index, kept in partitions.items()
-                        if self._is_old(group, committed_of(kept), now_ms)
-                        and not store.is_pending(group_id, topic, index)
-                    ]
-        if looking_at:
+        if not self._groups and not self._without_offsets:
+            self._groups.extend(self._context.groups)
+            self._without_offsets.extend(self._context.groups)
+        records = self._old_offsets(now_ms) if self._groups else self._old_groups()
+        if self._groups or self._without_offsets:
             self._again(now_ms)
         else:
             self.start(now_ms)
         return Outcome(records, is_atomic=False)
+
+    def _old_offsets(self, now_ms: int) -> list[StateRecord]:
+        groups, topics = self._groups, self._topics
+        records: list[StateRecord] = []
+        looked_at = 0
+        while groups and looked_at < LOOKED_AT_A_STEP:
+            group_id = groups[0]
+            group, committed = self._context.groups.get(group_id), self._store.of_group(group_id)
+            if not topics and group is not None:
+                topics.extend(committed)
+            looked_at += 1
+            while topics and looked_at < LOOKED_AT_A_STEP:
+                topic = topics.popleft()
+                partitions = committed.get(topic, {})
+                looked_at += 1 + len(partitions)
+                if group is not None and not group.is_subscribed(topic):
+                    records += [
+                        tombstone(group_id, topic, index)
+                        for index, kept in partitions.items()
+                        if self._is_old(group, committed_of(kept), now_ms)
+                        and not self._store.is_pending(group_id, topic, index)
+                    ]
+            if not topics:
+                groups.popleft()
+        return records
+
+    def _old_groups(self) -> list[StateRecord]:
+        records: list[StateRecord] = []
+        for _ in range(min(len(self._without_offsets), LOOKED_AT_A_STEP)):
+            group = self._context.groups.get(self._without_offsets.popleft())
+            if group is not None:
+                records += self._of_group(group)
+        return records
 
     def _of_group(self, group: Group) -> list[StateRecord]:
         group_id, store = group.group_id, self._store
