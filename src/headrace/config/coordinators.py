@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from headrace.config.group import Group, choice, integer, long, words
+from headrace.config.group import Group, choice, integer, long, short, words
 from headrace.config.setting import INT32_MAX
 from headrace.config.topic import KIB, MIB
 from headrace.errors import Error, Refused
@@ -132,10 +132,9 @@ class OffsetsConfig(Group):
         least=1,
         doc="The segments of __consumer_offsets: small ones are compacted and loaded sooner.",
     )
-    offsets_topic_replication_factor: int = integer(
+    offsets_topic_replication_factor: int = short(
         default=3,
         least=1,
-        most=INT32_MAX >> 16,
         kafka="Kafka waits until there are as many brokers; here it gets as many replicas as there are brokers.",
         doc="The replicas of __consumer_offsets, when it is created.",
     )

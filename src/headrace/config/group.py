@@ -28,6 +28,11 @@ def integer(*, default: int, doc: str, **more: Any) -> int:
     return cast("int", Setting(Kind.INT, default, doc, **more))
 
 
+def short(*, default: int, doc: str, **more: Any) -> int:
+    """A whole number of 16 bits."""
+    return cast("int", Setting(Kind.SHORT, default, doc, **more))
+
+
 def long(*, default: int, doc: str, **more: Any) -> int:
     """A whole number of 64 bits."""
     return cast("int", Setting(Kind.LONG, default, doc, **more))
@@ -54,7 +59,7 @@ def choice(*, default: E, doc: str, **more: Any) -> E:
 @dataclass_transform(
     kw_only_default=True,
     frozen_default=True,
-    field_specifiers=(boolean, integer, long, double, string, words, choice),
+    field_specifiers=(boolean, integer, short, long, double, string, words, choice),
 )
 class GroupType(type):
     """Takes the declarations out of the class body, and leaves a slot for each."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.config.group import Group, boolean, integer
-from headrace.config.setting import INT32_MAX, Change
+from headrace.config.group import Group, boolean, integer, short
+from headrace.config.setting import Change
 from headrace.config.topic import DAY_MS, HOUR_MS, MIB, MINUTE_MS
 
 
@@ -58,10 +58,9 @@ class TransactionConfig(Group):
         least=1,
         doc="The partitions of __transaction_state, when it is created. They must not change later.",
     )
-    transaction_state_log_replication_factor: int = integer(
+    transaction_state_log_replication_factor: int = short(
         default=3,
         least=1,
-        most=INT32_MAX >> 16,
         kafka="Kafka waits until there are as many brokers; here it gets as many replicas as there are brokers.",
         doc="The replicas of __transaction_state, when it is created.",
     )
