@@ -22,6 +22,8 @@ from tests.transcripts import BLOCK, ROOT
 
 PAGE: Final = ROOT / "docs" / "command-line.md"
 NOON_MS: Final = 1_767_268_800_000  # 2026-01-01 12:00 UTC
+_JSON: Final = re.compile(r"```json\n(.*?)```", re.DOTALL)
+"""The file of records that the page shows."""
 _FIXED: Final = (
     (r"\b[\w-]{22}\b(?=$| \(|\.$)", "Vt4oXqV5SbC3fBz0T5uJ8w"),
     (r"127\.0\.0\.1:\d{5}", "127.0.0.1:9092 "),
@@ -36,12 +38,15 @@ def rendered(page: str) -> str:
         # Its records are of a fixed time, which gets older and older: nothing is to be deleted for that meanwhile.
         node = Process(Path(folder) / "data", "--set", "log.retention.check.interval.ms=86400000")
         node.start()
-        before = dict(os.environ)
+        before, place = dict(os.environ), os.getcwd()
+        (Path(folder) / "payments.jsonl").write_text(_JSON.search(page)[1])  # type: ignore[index]
+        os.chdir(folder)
         os.environ |= {"HEADRACE_BOOTSTRAP": node.bootstrap, "COLUMNS": "120"}
         try:
             cli = Cli(node.bootstrap)
             return BLOCK.sub(lambda block: f"$ {block[1]}\n{shown(cli, block[1])}", page)
         finally:
+            os.chdir(place)
             os.environ.clear()
             os.environ.update(before)
             node.stop()
