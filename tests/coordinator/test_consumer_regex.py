@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.coordinator.groups.consumer import regex
 from headrace.coordinator.groups.consumer.member import Subscription
 from headrace.coordinator.groups.consumer.records import member_metadata
 from headrace.coordinator.groups.consumer.regex import JOURNAL_MAX, STEP_NAMES_MAX, Resolver
@@ -102,3 +103,21 @@ def test_an_expression_that_another_coordinator_took_hurts_nobody_else() -> None
     record = member_metadata("g", "java", Subscription(regex="(", rebalance_timeout_ms=1))
     script.runtime.shard.replay(record.key, record.value, 0, 0, None)
     assert script.command("join a") == ["a: epoch 1, shall own t0"]
+
+
+def test_what_is_kept_of_ever_new_expressions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(regex, "KEPT_BYTES_MAX", 1 << 20)
+    resolver = Resolver()
+    resolver.reset(names(*(f"t{number}" for number in range(500))))
+    for number in range(30):
+        large = rf"t{number}|(?:\pL\pN){{8}}"
+        assert resolved(resolver, large) == (f"t{number}",)
+    room = (1 << 20) + regex.KEPT_LISTS_MIN * 500 * 8
+    assert 0 < sum(entry.pattern.programsize for entry in resolver._entries.values()) * 20 <= room
+    for number in range(1000):
+        assert len(resolved(resolver, f"t.*|{number}")) == 500
+    assert 0 < sum(len(entry.topics) for entry in resolver._entries.values()) * 8 <= room
+    assert resolver._size_bytes == sum(entry.size_bytes for entry in resolver._entries.values())
+    resolver.change(names("t1"), [], [f"t{number}" for number in range(500) if number != 1])
+    assert resolved(resolver, "t.*|0") == ("t1",), "one that was dropped is made again"
+    assert resolved(resolver, "t.*|999") == ("t1",)

@@ -24,12 +24,19 @@ SLOW_STEP_WORK: Final = 8_000
 SLOW_PROGRAM: Final = 100
 JOURNAL_MAX: Final = 1_024
 ENTRIES_MAX: Final = 4_096
+KEPT_BYTES_MAX: Final = 1 << 24
+"""Of programs and of what they matched, in a shard: whoever asks for one expression after the other gets no more memory
+than this. What is dropped is made again when it is asked for."""
+KEPT_LISTS_MIN: Final = 64
+"""Where there are very many topics, lists of all of them have room beyond that."""
+_INSTRUCTION_BYTES: Final = 20
+_NAME_BYTES: Final = 8
 
 
 class _Entry:
     """What one expression matches: everything up to a point of the journal, or on its way there."""
 
-    __slots__ = ("matched", "pattern", "rest", "seen", "topics")
+    __slots__ = ("matched", "pattern", "rest", "seen", "size_bytes", "topics")
 
     def __init__(self, pattern: Any, names: Iterator[str], seen: int) -> None:
         self.pattern = pattern
@@ -37,12 +44,24 @@ class _Entry:
         self.matched: dict[str, None] = {}
         self.seen = seen
         self.topics: tuple[str, ...] = ()
+        self.size_bytes = 0
+        """As it was when it was last asked for."""
+
+    def measure(self) -> int:
+        names = max(len(self.matched), len(self.topics))
+        self.size_bytes = self.pattern.programsize * _INSTRUCTION_BYTES + names * _NAME_BYTES
+        return self.size_bytes
+
+    def finish(self) -> None:
+        """Lists of names are kept in a form that takes little."""
+        self.topics = tuple(sorted(self.matched))
+        self.matched = {}
 
 
 class Resolver:
     """The expressions of all the groups of a shard."""
 
-    __slots__ = ("_entries", "_first", "_journal", "_names")
+    __slots__ = ("_entries", "_first", "_journal", "_names", "_size_bytes")
 
     def __init__(self) -> None:
         self._names: Mapping[str, bytes] = {}
@@ -50,11 +69,14 @@ class Resolver:
         """Topics that came (True) and went, since number `_first`."""
         self._first = 0
         self._entries: dict[str, _Entry] = {}
+        self._size_bytes = 0
+        """Of all entries."""
 
     def reset(self, names: Mapping[str, bytes]) -> None:
         """Another list of topics, of which nothing is known. It must not change: it is walked in steps."""
         self._names = names
         self._entries.clear()
+        self._size_bytes = 0
         self._first += len(self._journal)
         self._journal.clear()
 
@@ -74,33 +96,45 @@ class Resolver:
         Raises INVALID_REGULAR_EXPRESSION.
         """
         entry = self._entries.pop(regex, None)
+        if entry is not None:
+            self._size_bytes -= entry.size_bytes
         if entry is None or entry.seen < self._first:
             entry = _Entry(compiled(regex), iter(self._names), self._first + len(self._journal))
-        self._entries[regex] = entry  # at the end: those that nobody asks for are at the front
-        while len(self._entries) > ENTRIES_MAX:
-            del self._entries[next(iter(self._entries))]
         if entry.rest is not None:
             _step(entry)
-            if entry.rest is not None:
-                return None
-            entry.topics = tuple(sorted(entry.matched))
-        self._catch_up(entry)
-        return entry.topics
+            if entry.rest is None:
+                entry.finish()
+        if entry.rest is None:
+            self._catch_up(entry)
+        self._keep(regex, entry)
+        return None if entry.rest is not None else entry.topics
+
+    def _keep(self, regex: str, entry: _Entry) -> None:
+        """At the end: those that nobody asks for are at the front, and go first."""
+        entries = self._entries
+        entries[regex] = entry
+        self._size_bytes += entry.measure()
+        most_bytes = KEPT_BYTES_MAX + KEPT_LISTS_MIN * _NAME_BYTES * len(self._names)
+        while len(entries) > ENTRIES_MAX or (self._size_bytes > most_bytes and len(entries) > 1):
+            self._size_bytes -= entries.pop(next(iter(entries))).size_bytes
 
     def _catch_up(self, entry: _Entry) -> None:
         if entry.seen == self._first + len(self._journal):
             return
-        has_changed = False
-        for name, is_there in islice(self._journal, entry.seen - self._first, None):
-            if is_there and entry.pattern.fullmatch(name) is not None:
-                entry.matched[name] = None
-                has_changed = True
-            elif not is_there and name in entry.matched:
-                del entry.matched[name]
-                has_changed = True
+        changes = {
+            name: is_there
+            for name, is_there in islice(self._journal, entry.seen - self._first, None)
+            if not is_there or entry.pattern.fullmatch(name) is not None
+        }
         entry.seen = self._first + len(self._journal)
-        if has_changed:
-            entry.topics = tuple(sorted(entry.matched))
+        if changes:
+            entry.matched = dict.fromkeys(entry.topics)
+            for name, is_there in changes.items():
+                if is_there:
+                    entry.matched[name] = None
+                else:
+                    entry.matched.pop(name, None)
+            entry.finish()
 
 
 def compiled(regex: str) -> Any:
