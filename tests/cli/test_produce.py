@@ -131,7 +131,7 @@ def test_what_consume_prints_can_be_produced_again(cli: Cli, topic: str, name: s
         ("{}", 'it has no "value"'),
         ('{"valu": 1}', "there is no field 'valu' in a record"),
         ('{"value": "a", "value_base64": "aa"}', 'it has a "value" and a "value_base64"'),
-        ('{"value_base64": "?"}', "'?' is no base64"),
+        ('{"value_base64": "?"}', '"value_base64" is no base64'),
         ('{"value_base64": 5}', '"value_base64" must be a text'),
         ('{"value": 1, "partition": -1}', '"partition" must be a whole number from 0 on, not -1'),
         ('{"value": 1, "partition": "1"}', '"partition" must be a whole number'),
@@ -205,7 +205,7 @@ def test_acks_0_says_that_nobody_acknowledged(cli: Cli, empty: str) -> None:
         (["-K", ""], "--key-separator can't be empty"),
         (["file", "--value", "x"], "Give --value or files, not both"),
         (["--value", "x", "--format", "json"], "--value goes with --format text, hex or base64"),
-        (["--value", "zz", "--format", "hex"], "--value: 'zz' is no hex"),
+        (["--value", "zz", "--format", "hex"], "--value: it is no hex"),
         (["--format", "whole", "-K", ":"], "with --format whole the key is --key"),
     ],
 )

@@ -128,14 +128,14 @@ def _hex(text: bytes) -> bytes:
     try:
         return bytes.fromhex(text.decode())
     except ValueError:
-        raise BadLine(f"{_cut(text)} is no hex: write two digits a byte, as in 0aff") from None
+        raise BadLine("it is no hex: write two digits a byte, as in 0aff") from None
 
 
-def _base64(text: bytes | str) -> bytes:
+def _base64(text: bytes | str, what: str = "it") -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise BadLine(f"{_cut(text)} is no base64") from None
+        raise BadLine(f"{what} is no base64") from None
 
 
 _UNPACKED: Final[dict[InputFormat, Callable[[bytes], bytes]]] = {InputFormat.HEX: _hex, InputFormat.BASE64: _base64}
@@ -150,7 +150,7 @@ def _content(given: dict[str, Any], name: str) -> bytes | None:
             return None
         if not isinstance(given[packed], str):
             raise BadLine(f'"{packed}" must be a text')
-        return _base64(given[packed])
+        return _base64(given[packed], f'"{packed}"')
     return _bytes(given[name])
 
 
@@ -216,6 +216,6 @@ def at_line(where: str, number: int, line: bytes, error: BadLine) -> HeadraceErr
     return HeadraceError(f"{where}, line {number}: {error}. The line is {_cut(line)}.")
 
 
-def _cut(text: bytes | str) -> str:
-    decoded = text.decode(errors="backslashreplace") if isinstance(text, bytes) else text
+def _cut(text: bytes) -> str:
+    decoded = text.decode(errors="backslashreplace")
     return repr(decoded if len(decoded) <= SHOWN_MAX else decoded[:SHOWN_MAX] + "…")
