@@ -176,7 +176,8 @@ class ConsumerMembership:
         # Unless it fails, or there is more to say meanwhile.
         self._is_said = self._is_said or request.topic_partitions is not None
         try:
-            response = await self._heartbeat(request)
+            # One try. An answer that is lost may have been an assignment, which is told again to whoever tells all.
+            response = await self._heartbeat(request, patience_s=0)
         except HeadraceError:
             self._is_said = False
             raise
