@@ -438,6 +438,8 @@ def test_transactions_are_listed_by_what_they_are() -> None:
             assert await list_ids(peer, 2, transactional_id_pattern="orders") == []
             response = await ask(peer, m.ListTransactionsRequest(transactional_id_pattern="("), 2)
             assert response.error_code == Error.INVALID_REGULAR_EXPRESSION
+            large = m.ListTransactionsRequest(transactional_id_pattern=r"(?:\pL\pN){200}")
+            assert (await ask(peer, large, 2)).error_code == Error.INVALID_REGULAR_EXPRESSION
             response = await ask(peer, m.ListTransactionsRequest(state_filters=["Odd"]), 0)
             assert response.unknown_state_filters == ["Odd"]
             assert response.transaction_states == []
@@ -488,12 +490,19 @@ def test_an_administrator_ends_a_transaction_that_hangs() -> None:
 
 
 async def commit_offset(
-    peer: Peer, who: tuple[int, int], offset: int, *, version: int = 5, transactional_id: str = "x", **more: Any
+    peer: Peer,
+    who: tuple[int, int],
+    offset: int,
+    *,
+    version: int = 5,
+    transactional_id: str = "x",
+    group_id: str = "g",
+    **more: Any,
 ) -> Error:
     kind = m.TxnOffsetCommitRequest
     request = kind(
         transactional_id=transactional_id,
-        group_id="g",
+        group_id=group_id,
         producer_id=who[0],
         producer_epoch=who[1],
         topics=[
@@ -619,5 +628,16 @@ def test_offsets_of_a_transaction_are_found_again_after_a_restart() -> None:
             assert not (await end(peer, who, commits=True)).error_code
             await settled(peer)
             assert await committed_offset(peer, stable=True) == (7, Error.NONE)
+
+    run(check())
+
+
+def test_offsets_of_a_group_without_a_name_are_not_committed_in_a_transaction() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            who = await with_group(peer)
+            for version in (3, 5):
+                assert await commit_offset(peer, who, 7, version=version, group_id="") == Error.INVALID_GROUP_ID
+            assert await settled(peer) == "Empty", "it was not added"
 
     run(check())

@@ -214,6 +214,16 @@ def test_an_expiry_of_its_own_is_what_an_old_client_asked_for() -> None:
     )
 
 
+def test_an_old_client_may_ask_for_an_offset_to_be_kept_for_ever() -> None:
+    Script(offsets_retention_check_interval_ms=24 * 60 * MINUTE_MS).play(
+        f"""
+        commit g t0=5 retention={2**63 - 1} version=4 -> OK
+        wait {365 * 24 * 60 * MINUTE_MS}
+        fetch g                           -> t0=5
+        """
+    )
+
+
 def test_what_an_open_transaction_is_about_does_not_expire() -> None:
     Script(offsets_retention_minutes=1, offsets_retention_check_interval_ms=MINUTE_MS).play(
         f"""

@@ -20,6 +20,8 @@ from headrace.protocol.frame import Request
 from headrace.protocol.message import Message
 
 PATTERN_CHARACTERS_MAX: Final = 10_000
+PATTERN_BYTES_MAX: Final = 1 << 19
+"""Of a compiled pattern: more takes tenths of a second to compile."""
 
 Described = m.DescribeTransactionsResponse.TransactionState
 
@@ -88,6 +90,7 @@ def _pattern(text: str) -> Callable[[str], object] | None:
 
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = PATTERN_BYTES_MAX
     if len(text) > PATTERN_CHARACTERS_MAX:
         return None
     try:

@@ -45,7 +45,9 @@ class TransactionalOffsets:
         reply = _Reply(request, SlotReply(connection, request, refused, self.errors))
         index = self._groups.index_of(body.group_id)
         why = Error.COORDINATOR_NOT_AVAILABLE if index < 0 else self._groups.refusal(index)
-        if body.producer_id < 0:
+        if not body.group_id:  # unlike commits without a transaction
+            why = Error.INVALID_GROUP_ID
+        elif body.producer_id < 0:
             why = Error.INVALID_PRODUCER_ID_MAPPING
         if why:
             reply.refuse(why)

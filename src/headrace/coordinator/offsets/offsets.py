@@ -35,6 +35,7 @@ NOT_FOUND_SINCE: Final = 9
 IDS_SINCE: Final = 10
 """From this version of OffsetCommit and OffsetFetch on, topics are named by their ids."""
 NO_RETENTION: Final = -1
+FOREVER_MS: Final = 2**63 - 1
 _NOTHING: Final[Partitions] = {}
 
 CommitResponse: TypeAlias = m.OffsetCommitResponse
@@ -83,7 +84,7 @@ class Offsets:
             if body.member_id:
                 group.committed(body.member_id, now_ms)
         retention_ms = body.retention_time_ms
-        expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else now_ms + retention_ms
+        expire_ms = NO_TIMESTAMP if retention_ms == NO_RETENTION else min(now_ms + retention_ms, FOREVER_MS)
         metadata_max = context.offsets_config.offset_metadata_max_bytes
         records: list[StateRecord] = []
         topics: list[CommitTopic] = []
