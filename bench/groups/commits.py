@@ -117,12 +117,14 @@ def ready(peer: peers.Peer, connections: int) -> None:
 
 
 def main() -> None:
-    options = arguments_of(__doc__, ("ours", "kafka")).parse_args()
+    parser = arguments_of(__doc__, ("ours", "kafka"))
+    parser.add_argument("--connections", default=",".join(map(str, CONNECTIONS)))
+    options = parser.parse_args()
     names = tuple(options.peers.split(","))
     seconds = ROUND_S * options.scale
     rows = []
     with peers.running(names, DURABLE) as running:
-        for connections in CONNECTIONS:
+        for connections in map(int, options.connections.split(",")):
             found: dict[str, list[Result]] = {name: [] for name in running}
             for peer in running.values():
                 ready(peer, connections)

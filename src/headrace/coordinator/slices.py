@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-SLICE_S: Final = 0.004
-"""With the step that goes beyond it, a slice is below 5 ms."""
+SLICE_S: Final = 0.003
+"""With the step that goes beyond it, and what the loop does besides, others wait for less than 5 ms."""
 
 
 class Slices:
