@@ -31,6 +31,11 @@ COORDINATING = NODE | {
     "group.consumer.min.heartbeat.interval.ms": "10",
     "group.consumer.heartbeat.interval.ms": "100",
     "offsets.topic.num.partitions": "2",
+    "offsets.load.buffer.size": "300",
+    "transaction.state.log.load.buffer.size": "300",
+    # State topics are compacted all the time.
+    "log.roll.ms": "400",
+    "log.cleaner.min.cleanable.ratio": "0.01",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
@@ -71,7 +76,10 @@ async def recorded(simulation: Simulation) -> tuple[Seen, list[Transaction], lis
 
     transactions: list[Transaction] = []
     ids = chance.choice((("a", "b"), ("a", "a"), ("a", "b", "b")))
-    transactors = [Transactor(seen, f"t{number}", f"id-{of}", SOURCE, transactions) for number, of in enumerate(ids)]
+    users: dict[int, str] = {}
+    transactors = [
+        Transactor(seen, f"t{number}", f"id-{of}", SOURCE, transactions, users) for number, of in enumerate(ids)
+    ]
     protocols = chance.choice((("consumer", "consumer"), ("classic", "classic"), ("consumer", "classic")))
     transformers = [
         Transformer(seen, f"x{number}", protocol, session_ms, transactions) for number, protocol in enumerate(protocols)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
 
 from headrace.client import (
@@ -30,13 +31,21 @@ class Transactor:
     """Writes to several partitions at once, and commits, aborts, or leaves it to whoever comes next."""
 
     def __init__(
-        self, seen: Seen, name: str, transactional_id: str, partitions: list[TopicPartition], all_of: list[Transaction]
+        self,
+        seen: Seen,
+        name: str,
+        transactional_id: str,
+        partitions: list[TopicPartition],
+        all_of: list[Transaction],
+        users: dict[int, str],
     ) -> None:
+        """`users` are shared by all of them: who has which producer id."""
         self.name = name
         self._seen = seen
         self._transactional_id = transactional_id
         self._partitions = partitions
         self._all = all_of
+        self._users = users
         self._made = 0
 
     async def run(self, process: Process) -> None:
@@ -45,7 +54,7 @@ class Transactor:
             request_timeout_s = chance.choice(REQUEST_TIMEOUTS_S)
             async with connected(process, operation_timeout_s=2.0, request_timeout_s=request_timeout_s) as client:
                 producer = client.transactional_producer(
-                    self._transactional_id,
+                    self._transactional_id if chance.random() < 0.7 else f"{self.name}-{self._made}",
                     transaction_timeout_ms=chance.choice((500, 20_000)),
                     delivery_timeout_s=chance.choice((0.5, 5.0)),
                 )
@@ -60,6 +69,7 @@ class Transactor:
     async def _one(self, process: Process, producer: TransactionalProducer) -> None:
         chance, seen = process.chance, self._seen
         await producer.begin()
+        self._check_id(producer)
         self._made += 1
         transaction = Transaction(f"{self.name}.{self._made}")
         self._all.append(transaction)
@@ -91,6 +101,15 @@ class Transactor:
             _settle(write, future, transaction, seen)
         if what == "leave":
             raise Uncertain("it leaves its transaction open.")
+
+    def _check_id(self, producer: TransactionalProducer) -> None:
+        """Nobody gets a producer id that another has (hazard 7)."""
+        identity = producer._sender.identity
+        assert identity is not None
+        user = producer._transaction.transactional_id
+        if self._users.setdefault(identity.producer_id, user) != user:
+            other = self._users[identity.producer_id]
+            self._seen.wrong(f"producer id {identity.producer_id} of {other} was given to {user}")
 
 
 async def committed(producer: TransactionalProducer, seen: Seen) -> End:
@@ -157,10 +176,14 @@ class Transformer:
         while True:
             records = await consumer.poll(process.chance.choice((1, 3, 20)), timeout_s=0.3)
             if records:
-                await self._copy(consumer, producer, records)
+                await self._copy(process.chance, consumer, producer, records)
 
     async def _copy(
-        self, consumer: GroupConsumer, producer: TransactionalProducer, records: list[ConsumedRecord]
+        self,
+        chance: random.Random,
+        consumer: GroupConsumer,
+        producer: TransactionalProducer,
+        records: list[ConsumedRecord],
     ) -> None:
         """All of it or nothing; whatever fails, another life begins from what is committed."""
         self._made += 1
@@ -174,6 +197,8 @@ class Transformer:
             next_offsets[record.topic, record.partition] = record.offset + 1
         member = consumer.member
         await producer.send_offsets(next_offsets, member)
+        if chance.random() < 0.15:  # what it has read may be somebody else's when it commits
+            await asyncio.sleep(chance.expovariate(1 / 0.4))
         transaction.end = End.MAYBE
         self._seen.simulation.event(f"{transaction.name} of generation {member.generation} commits {next_offsets}")
         await producer.commit()
