@@ -163,6 +163,7 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
         (("--log-level", "net.no.such=debug"), "There is no module 'net.no.such' to log"),
         (("--listen", "no.such.host.invalid:0"), "Use an address of this machine"),
         (("--loud",), "See: headrace serve --help"),
+        (("--lissten", "127.0.0.1:0"), "did you mean --listen?"),
         (("--data", ""), "log.dirs is empty; a node needs a folder"),
         (("--data", "/proc/no/such/folder"), "can't be a log directory (No such file or directory); choose a folder"),
         (("--data", "/dev/null"), "/dev/null can't be a log directory (File exists); choose a folder"),

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, cast
 
 from headrace.errors import HeadraceError
+from headrace.net.listener import cannot_listen
 
 logger = logging.getLogger(__name__)
 
@@ -92,10 +93,7 @@ class HttpServer:
             self._server = await self._listen(host, port)
         except OSError as error:
             if not may_differ or error.errno != errno.EADDRINUSE:
-                raise HeadraceError(
-                    f"http.listen: can't listen on {host}:{port} ({error.strerror or error}); "
-                    "choose another address, or off."
-                ) from error
+                raise HeadraceError(f"http.listen: {cannot_listen(error, host, port)}") from error
             self._server = await self._listen(host, 0)
         found = self._server.sockets[0].getsockname()
         return str(found[0]), int(found[1])

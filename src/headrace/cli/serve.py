@@ -68,8 +68,15 @@ def main(arguments: Sequence[str]) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        print(f"headrace: {message}. See: {self.prog} --help", file=sys.stderr)
+        print(f"headrace: {message}{self._nearest(message)} See: {self.prog} --help", file=sys.stderr)
         raise SystemExit(USAGE)
+
+    def _nearest(self, message: str) -> str:
+        from difflib import get_close_matches  # only on the way to an error, so not at import
+
+        unknown = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
+        near = get_close_matches(unknown, self._option_string_actions, n=1) if unknown.startswith("-") else []
+        return f"; did you mean {near[0]}?" if near else "."
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -89,7 +89,7 @@ class Listener:
                 lambda: Connection(self), host or None, port, backlog=BACKLOG, start_serving=False
             )
         except OSError as error:
-            raise HeadraceError(_cannot_listen(error, host, port)) from error
+            raise HeadraceError(cannot_listen(error, host, port)) from error
         address = self._server.sockets[0].getsockname()
         return str(address[0]), int(address[1])
 
@@ -100,7 +100,7 @@ class Listener:
         try:
             await self._server.start_serving()
         except OSError as error:  # two may take an address, and one may listen on it
-            raise HeadraceError(_cannot_listen(error, host, port)) from error
+            raise HeadraceError(cannot_listen(error, host, port)) from error
         self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._ticked)
 
     async def stop(self, grace_seconds: float = 0) -> None:
@@ -191,7 +191,8 @@ class Listener:
                 connection.close()
 
 
-def _cannot_listen(error: OSError, host: str, port: int) -> str:
+def cannot_listen(error: OSError, host: str, port: int) -> str:
+    """Why, in a sentence, and what to do."""
     if error.errno == errno.EADDRINUSE:
         return f"{host}:{port} is in use by another process. Stop it, or choose another port."
     if error.errno == errno.EADDRNOTAVAIL:
