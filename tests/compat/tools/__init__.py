@@ -1,0 +1,1 @@
+"""Kafka's own tools, run as people run them against a node of ours: `make compat`."""
