@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import pty
@@ -57,6 +58,7 @@ class Terminal:
         )
         os.close(theirs)
         self._ours = ours
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
 
     def until(self, text: str) -> str:
@@ -68,7 +70,7 @@ class Terminal:
                 read = os.read(self._ours, 1 << 16)
             except OSError:  # the other side is closed
                 break
-            self.shown += read.decode()
+            self.shown += self._decoder.decode(read)
         return self.shown
 
     def type(self, keys: str) -> None:

@@ -319,7 +319,9 @@ def _print_lag(shown: Sequence[GroupView]) -> None:
             say(f"Group {view.listing.group_id} has no offsets and no members.")
         else:
             print_table(_LAG_COLUMNS, [_lag_row(part) for part in view.partitions])
-            say(Text.assemble(f"Group {view.listing.group_id} is {view.listing.state.lower()}; lag ", _lag(view.lag)))
+            rest = f", and {plural(view.uncommitted, 'partition')} without an offset" if view.uncommitted else ""
+            state = view.listing.state.lower()
+            say(Text.assemble(f"Group {view.listing.group_id} is {state}; lag ", _lag(view.lag), rest))
 
 
 async def _watch(client: Client, groups: Sequence[str], every_s: float, *, as_json: bool) -> None:
@@ -425,7 +427,9 @@ def delete(
     names = [view.listing.group_id for view in found]
     parts = {
         view.listing.group_id: [
-            (part.topic, part.partition) for part in view.partitions if topic is None or part.topic in topic
+            (part.topic, part.partition)
+            for part in view.partitions
+            if part.committed is not None and (topic is None or part.topic in topic)
         ]
         for view in found
     }

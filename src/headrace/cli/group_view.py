@@ -42,8 +42,13 @@ class GroupView:
     failure: str | None = None
 
     @property
+    def uncommitted(self) -> int:
+        """Partitions that it reads, or whose topic it reads, of which it has committed nothing."""
+        return sum(part.committed is None for part in self.partitions)
+
+    @property
     def lag(self) -> int | None:
-        """None when nothing of it is known."""
+        """Of what it has committed; None when nothing of it is known."""
         known = [part.lag for part in self.partitions if part.lag is not None]
         return sum(known) if known else None
 
@@ -67,7 +72,9 @@ async def group_views(
         topics = await all_topics(client)
     for name, view in views.items():
         owners = _owners(view.detail)
-        keys = sorted({*committed.get(name, {}), *owners})
+        its = {topic for topic, _ in committed.get(name, {})}
+        whole = [(topic, index) for topic in its if topic in topics for index in topics[topic].partitions]
+        keys = sorted({*committed.get(name, {}), *owners, *whole})
         view.partitions = [
             PartitionLag(
                 topic,
