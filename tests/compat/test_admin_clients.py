@@ -275,4 +275,4 @@ def test_kafkajs_partitions_records_and_reassignments(cluster: str) -> None:
     assert "deleting records" in found["beyond"]
     assert found["moving"] == []
     assert "reassignments" in found["elsewhere"]
-    assert found["acls"] == "SECURITY_DISABLED"
+    assert found["acls"] == found["newAcl"] == found["noAcl"] == "SECURITY_DISABLED"

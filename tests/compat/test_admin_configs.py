@@ -163,6 +163,10 @@ def test_kafka_python_changes_and_describes_a_topic(python_admin: Any, topic: st
         [PythonResource(PythonType.TOPIC, topic, {"retention.ms": "x"})], incremental=is_incremental
     )
     assert "retention.ms" in refused["topic"][topic]
+    python_admin.reset_configs([PythonResource(PythonType.TOPIC, topic, ["retention.ms"])], incremental=is_incremental)
+    after = python_admin.describe_configs([PythonResource(PythonType.TOPIC, topic)], config_filter="all")
+    back = after["topic"][topic]["retention.ms"]
+    assert (back["value"], back["config_source"]) == ("604800000", "DEFAULT_CONFIG")
 
 
 def test_kafka_python_describes_brokers_loggers_metrics_and_lists_them(python_admin: Any, topic: str) -> None:

@@ -79,3 +79,12 @@ def test_topics_offsets_and_the_cluster(cluster: str) -> None:
     assert found["ends"] == [0, 1, 0]
     assert found["byTime"] == [0, 0, 0]
     assert found["brokers"] == [cluster]
+
+
+def test_settings_of_a_topic_and_a_broker(cluster: str) -> None:
+    found = run("settings", cluster, new_name())
+    (entry,) = found["entries"]
+    assert (entry["configName"], entry["configValue"], entry["isDefault"]) == ("retention.ms", "1000", False)
+    assert [one["configName"] for one in entry["configSynonyms"]][:2] == ["retention.ms", "log.retention.hours"]
+    assert found["refused"] == "INVALID_CONFIG"
+    assert found["ofBroker"] > 250

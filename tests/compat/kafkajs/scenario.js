@@ -1,7 +1,8 @@
 // Runs one scenario with kafkajs and prints what it saw as JSON: node scenario.js NAME BOOTSTRAP TOPIC
 // kafkajs consumes in groups only (see groups.js): reading goes through its own broker connection here.
 const {
-  AclOperationTypes, AclPermissionTypes, AclResourceTypes, CompressionTypes, Kafka, ResourcePatternTypes, logLevel,
+  AclOperationTypes, AclPermissionTypes, AclResourceTypes, CompressionTypes, ConfigResourceTypes, Kafka,
+  ResourcePatternTypes, logLevel,
 } = require('kafkajs')
 const Cluster = require('kafkajs/src/cluster')
 const socketFactory = require('kafkajs/src/network/socketFactory')
@@ -131,11 +132,38 @@ const scenarios = {
       resourceType: AclResourceTypes.ANY, resourcePatternType: ResourcePatternTypes.ANY,
       operation: AclOperationTypes.ANY, permissionType: AclPermissionTypes.ANY,
     }))
+    const acl = {
+      resourceType: AclResourceTypes.TOPIC, resourceName: topic, resourcePatternType: ResourcePatternTypes.LITERAL,
+      principal: 'User:ann', host: '*', operation: AclOperationTypes.READ, permissionType: AclPermissionTypes.ALLOW,
+    }
+    const newAcl = await refused(() => admin.createAcls({ acl: [acl] }))
+    const noAcl = await refused(() => admin.deleteAcls({ filters: [acl] }))
     await admin.disconnect()
     return {
-      grown, again, count: metadata.topics[0].partitions.length, afterThree: Number(afterThree.low),
+      newAcl, noAcl, grown, again, count: metadata.topics[0].partitions.length, afterThree: Number(afterThree.low),
       afterAll: Number(afterAll.low), beyond: String(beyond), moving: moving.topics, elsewhere: String(elsewhere), acls,
     }
+  },
+  async settings() {
+    const admin = kafka.admin()
+    await admin.connect()
+    await admin.createTopics({ topics: [{ topic, numPartitions: 1 }], waitForLeaders: true })
+    const change = value => admin.alterConfigs({
+      validateOnly: false,
+      resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configEntries: [{ name: 'retention.ms', value }] }],
+    })
+    await change('1000')
+    const refused = await change('x').then(() => '', error => error.type)
+    const { resources: [one] } = await admin.describeConfigs({
+      includeSynonyms: true,
+      resources: [{ type: ConfigResourceTypes.TOPIC, name: topic, configNames: ['retention.ms'] }],
+    })
+    const { brokers } = await admin.describeCluster()
+    const { resources: [broker] } = await admin.describeConfigs({
+      resources: [{ type: ConfigResourceTypes.BROKER, name: String(brokers[0].nodeId) }],
+    })
+    await admin.disconnect()
+    return { entries: one.configEntries, refused, ofBroker: broker.configEntries.length }
   },
 }
 
