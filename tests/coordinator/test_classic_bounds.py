@@ -14,6 +14,7 @@ from headrace.coordinator.groups.classic import sessions as sessions_module
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.shard import GroupShard
 from headrace.errors import Error
+from headrace.metadata.features import GROUP_VERSION
 from headrace.metadata.image import Image, ResourceType
 from headrace.protocol import messages as m
 from tests.coordinator.classic_script import ClassicScript, subscription
@@ -144,6 +145,22 @@ def test_metadata_that_no_record_has_room_for_is_refused_to_who_brings_it() -> N
     assert ask_to_join(runtime, metadata=bytes(1_000_000)).message.error_code == Error.MEMBER_ID_REQUIRED
 
 
+@pytest.mark.parametrize("name", ["protocol_type", "group_instance_id", "protocols"])
+@pytest.mark.parametrize("is_wide", [False, True])
+def test_names_that_no_record_has_room_for_are_refused_to_who_brings_them(name: str, is_wide: bool) -> None:
+    """Strings of newer requests may be longer than those of a group's record: nobody of the group could be assigned."""
+    runtime, reply = PureRuntime(make), Answer()
+    long = "\u20ac" * 11_000 if is_wide else "a" * 32_768
+    kind = m.JoinGroupRequest.JoinGroupRequestProtocol
+    body = m.JoinGroupRequest(
+        group_id="g", session_timeout_ms=10_000, protocol_type="consumer", protocols=[kind(name="range", metadata=b"")]
+    )
+    setattr(body, name, [kind(name=long, metadata=b"")] if name == "protocols" else long)
+    runtime.ask(lambda shard, now_ms: shard.classic.join(body, 9, "c", "/h", reply, now_ms), reply)
+    assert reply.message.error_code == Error.UNKNOWN_SERVER_ERROR
+    assert not runtime.shard.context.groups
+
+
 def test_an_assignment_that_no_record_has_room_for_is_refused_and_the_members_join_again() -> None:
     runtime = PureRuntime(make)
     leader, follower = (ask_to_join(runtime, version=3) for _ in range(2))
@@ -232,3 +249,17 @@ def test_a_rebalance_time_out_of_the_first_version_is_the_session_time_out() -> 
     ask_to_join(runtime, version=0)
     (group,) = groups_of(runtime).values()
     assert group.rebalance_timeout_ms == 10_000
+
+
+def test_a_member_id_that_no_record_has_room_for_is_refused_by_the_new_protocol_too() -> None:
+    runtime, reply = PureRuntime(make, Image(features={GROUP_VERSION: 1})), Answer()
+    body = m.ConsumerGroupHeartbeatRequest(
+        group_id="g",
+        member_id="a" * 32_768,
+        rebalance_timeout_ms=1_000,
+        subscribed_topic_names=["t"],
+        topic_partitions=[],
+    )
+    runtime.ask(lambda shard, now_ms: shard.consumer.heartbeat(body, 1, "c", "/h", reply, now_ms), reply)
+    assert reply.message.error_code == Error.INVALID_REQUEST
+    assert not runtime.shard.context.groups

@@ -49,7 +49,7 @@ _short_hash = lru_cache(_HASHED_MAX)(_hash)
 
 
 def fits_key(name: str) -> bool:
-    """A name can be the key of a record: its bytes are counted by 16 bits there."""
+    """A name can be in the key of a record, and in a classic group's: its bytes are counted by 16 bits there."""
     return len(name) <= _KEY_BYTES_MAX // 4 or len(name.encode("utf-8", "surrogatepass")) <= _KEY_BYTES_MAX
 
 

@@ -28,7 +28,7 @@ from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import Group, SimpleGroup
 from headrace.coordinator.groups.note import in_their_words
 from headrace.coordinator.shard import Outcome, ProducerStamp, Reply
-from headrace.coordinator.state_topic import CONSUMER_OFFSETS
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS, fits_key
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import ResourceType
@@ -145,7 +145,8 @@ class ClassicGroups:
         # It could never be written. Kafka finds out when the leader has assigned, and all members pay for it.
         if sum(len(protocol.metadata) for protocol in body.protocols) > self._record_bytes_max():
             return Error.UNKNOWN_SERVER_ERROR
-        return Error.NONE
+        names = (body.protocol_type, body.group_instance_id or "", *(protocol.name for protocol in body.protocols))
+        return Error.NONE if all(map(fits_key, names)) else Error.UNKNOWN_SERVER_ERROR
 
     @property
     def record_bytes_max(self) -> int:

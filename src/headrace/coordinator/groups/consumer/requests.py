@@ -7,6 +7,7 @@ from typing import Final
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
 from headrace.coordinator.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from headrace.coordinator.state_topic import fits_key
 from headrace.errors import Error, Refused
 from headrace.protocol import messages as m
 
@@ -18,6 +19,8 @@ def validate_heartbeat(body: m.ConsumerGroupHeartbeatRequest, version: int, assi
     _not_blank(body.group_id, "GroupId can't be empty.")
     _not_blank(body.instance_id, "InstanceId can't be empty.")
     _not_blank(body.rack_id, "RackId can't be empty.")
+    if not fits_key(body.member_id):
+        raise Refused(Error.INVALID_REQUEST, "MemberId is too long.")
     if body.member_epoch < STATIC_LEAVE_EPOCH:
         raise Refused(Error.INVALID_REQUEST, f"MemberEpoch {body.member_epoch} is invalid.")
     if body.member_epoch == JOIN_EPOCH:
