@@ -100,8 +100,12 @@ def produce(
     As fast as it goes, records wait in the client, and latency tells how full its buffer of 4 MiB is; with --rate it
     tells how quick the cluster is, counted from when a record was due.
 
-    Examples: `headrace bench produce`, `headrace bench produce --record-size 1KiB --acks 1 -z lz4 -d 30s`,
-    `headrace bench produce --rate 1000 --plot produce.html`, `headrace bench produce --client librdkafka --json`
+    Examples:
+
+    - `headrace bench produce`
+    - `headrace bench produce --record-size 1KiB --acks 1 -z lz4 -d 30s`
+    - `headrace bench produce --rate 1000 --plot produce.html`
+    - `headrace bench produce --client librdkafka --json`
     """
     load = _load(record_size, batch, linger, acks, compression, duration, records, rate, warmup)
     _measure("produce", load, bootstrap, topic, partitions, replication, kind, plot, keep=keep, as_json=as_json)
@@ -130,8 +134,11 @@ def consume(
 
     Where no topic is named, one is made and filled first with records of this size, batches and compression.
 
-    Examples: `headrace bench consume`, `headrace bench consume --topic orders --records 1000000`,
-    `headrace bench consume --record-size 1KiB -z zstd --client librdkafka`
+    Examples:
+
+    - `headrace bench consume`
+    - `headrace bench consume --topic orders --records 1000000`
+    - `headrace bench consume --record-size 1KiB -z zstd --client librdkafka`
     """
     if topic is None and records is None:
         records = 200_000
@@ -161,7 +168,10 @@ def latency(
 
     Times count from when a record was due, so that a stall is seen in all records that it held up.
 
-    Examples: `headrace bench latency`, `headrace bench latency --rate 2000 --acks 1 -d 1m --plot latency.html`
+    Examples:
+
+    - `headrace bench latency`
+    - `headrace bench latency --rate 2000 --acks 1 -d 1m --plot latency.html`
     """
     load = _load(record_size, "64KiB", linger, acks, compression, duration, None, rate, warmup)
     if load.record_bytes < 8:

@@ -107,8 +107,10 @@ def _line_chart(result: Result) -> str:
             f"<title>{html.escape(text)}</title></circle>"
             for x, y, text in points
         ]
+    digits = 0 if most_x >= 20 else 1
     drawn += [
-        f'<text x="{_x(share):.0f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">{most_x * share:.0f} s</text>'
+        f'<text x="{_x(share):.0f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
+        f"{most_x * share:.{digits}f} s</text>"
         for share in (0, 0.25, 0.5, 0.75, 1)
     ]
     return _svg(drawn)
@@ -199,10 +201,9 @@ def _write_png(path: Path, result: Result) -> None:
         axis = free.pop(0)
         ends = [at for at, _, _ in result.series]
         spans = [end - begin for begin, end in zip([0.0, *ends], ends, strict=False)]
-        axis.plot(
-            ends, [size / max(span, 1e-9) / (1 << 20) for (_, _, size), span in zip(result.series, spans, strict=True)]
-        )
-        axis.set(xlabel="seconds", ylabel="MiB/s", ylim=(0, None))
+        rates = [size / max(span, 1e-9) / (1 << 20) for (_, _, size), span in zip(result.series, spans, strict=True)]
+        axis.plot(ends, rates, marker="o", markersize=3)
+        axis.set(xlabel="seconds", ylabel="MiB/s", ylim=(0, 1.15 * max(rates) or 1))
     for colour, (name, latencies) in zip(_COLOURS, result.latencies.items(), strict=False):
         axis = free.pop(0)
         slices = latencies.slices()

@@ -64,7 +64,7 @@ def consume(
     ] = None,
     filtered: Annotated[
         str | None,
-        typer.Option("--filter", "-w", metavar="EXPRESSION", help="Only those for which it holds; see below."),
+        typer.Option("--filter", "-w", metavar="EXPRESSION", help="Only those for which it holds; see above."),
     ] = None,
     how: Annotated[OutputFormat, typer.Option("--format", "-o", help="How a record is printed.")] = OutputFormat.TEXT,
     template_: Annotated[
@@ -102,12 +102,15 @@ def consume(
     fields of keys and values that are JSON, as in `value.items[0].price`; with `== != < <= > >=`, `=~ '^regex'`, `in`,
     `and`, `or`, `not`, `+ - * / %`, and `len() lower() upper() number() text()`. A template has them in braces.
 
-    Examples: `headrace consume orders`, `headrace consume orders --from beginning --until end`,
-    `headrace consume orders --last 10 --until end --format full`,
-    `headrace consume orders --from 2h --filter "value.total > 100 and headers.region == 'eu'"`,
-    `headrace consume 'orders-*' -t '{topic} {offset} {key}: {value.total}'`,
-    `headrace consume orders --from beginning -u end --json | headrace produce copy -f json`,
-    `headrace consume orders --group billing --json | jq .value`
+    Examples:
+
+    - `headrace consume orders`
+    - `headrace consume orders --from beginning --until end`
+    - `headrace consume orders --last 10 --until end --format full`
+    - `headrace consume orders --from 2h --filter "value.total > 100 and headers.region == 'eu'"`
+    - `headrace consume 'orders-*' -t '{topic} {offset} {key}: {value.total}'`
+    - `headrace consume orders --from beginning -u end --json | headrace produce copy -f json`
+    - `headrace consume orders --group billing --json | jq .value`
     """
     if as_json:
         if how not in (OutputFormat.TEXT, OutputFormat.JSON) or template_ is not None:

@@ -65,7 +65,11 @@ def list_groups(
 ) -> None:
     """List groups with their states and how far they are behind.
 
-    Examples: `headrace group list`, `headrace group list 'billing-*' --by-lag`, `headrace group list --state empty`
+    Examples:
+
+    - `headrace group list`
+    - `headrace group list 'billing-*' --by-lag`
+    - `headrace group list --state empty`
     """
 
     async def work(client: Client) -> list[GroupView]:
@@ -147,7 +151,10 @@ async def _views(client: Client, names: Sequence[str], *, in_full: bool) -> list
 def describe(groups: GroupNames, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show groups in full: state, members, what each reads, and how far it is.
 
-    Examples: `headrace group describe billing`, `headrace group describe 'billing-*' --json`
+    Examples:
+
+    - `headrace group describe billing`
+    - `headrace group describe 'billing-*' --json`
     """
     shown = run(bootstrap, lambda client: _views(client, groups, in_full=True), once=True)
     if as_json:
@@ -187,7 +194,9 @@ def _print_group(view: GroupView) -> None:
 def members(groups: GroupNames, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show who is in groups, from where, and which partitions each one has.
 
-    Examples: `headrace group members billing`
+    Examples:
+
+    - `headrace group members billing`
     """
     shown = run(bootstrap, lambda client: _views(client, groups, in_full=True), once=True)
     if as_json:
@@ -284,7 +293,11 @@ def lag(
 ) -> None:
     """Show how far groups are behind, partition by partition.
 
-    Examples: `headrace group lag billing`, `headrace group lag billing --watch`, `headrace group lag '*' --json`
+    Examples:
+
+    - `headrace group lag billing`
+    - `headrace group lag billing --watch`
+    - `headrace group lag '*' --json`
     """
     every_ms = duration_ms(interval)
     if every_ms is None or every_ms < 100:
@@ -420,8 +433,11 @@ def delete(
 
     A terminal shows what would be lost and asks; elsewhere --yes is needed.
 
-    Examples: `headrace group delete billing`, `headrace group delete 'test-*' --dry-run`,
-    `headrace group delete billing --topic orders --yes`
+    Examples:
+
+    - `headrace group delete billing`
+    - `headrace group delete 'test-*' --dry-run`
+    - `headrace group delete billing --topic orders --yes`
     """
     found = run(bootstrap, lambda client: _views(client, groups, in_full=False), once=True)
     names = [view.listing.group_id for view in found]

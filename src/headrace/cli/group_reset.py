@@ -60,9 +60,13 @@ def reset(
     does not have becomes the nearest that it has. A terminal shows what would change and asks; elsewhere --yes is
     needed.
 
-    Examples: `headrace group reset billing --to earliest --dry-run`, `headrace group reset billing --to 2h`,
-    `headrace group reset billing --topic orders:0 --to 1500`, `headrace group reset billing --by -100 --yes`,
-    `headrace group reset billing --from-file offsets.csv`
+    Examples:
+
+    - `headrace group reset billing --to earliest --dry-run`
+    - `headrace group reset billing --to 2h`
+    - `headrace group reset billing --topic orders:0 --to 1500`
+    - `headrace group reset billing --by -100 --yes`
+    - `headrace group reset billing --from-file offsets.csv`
     """
     if [to is not None, by is not None, file is not None].count(True) != 1:
         raise Misused("Say where to, once: --to WHERE, --by N or --from-file FILE")

@@ -116,10 +116,14 @@ def produce(
     where only the value is needed; one that is no text is sent as JSON. Bytes are given as `"value_base64"`. What
     `headrace consume --format json` prints is taken as it is.
 
-    Examples: `echo hello | headrace produce greetings`, `headrace produce orders orders.jsonl --format json`,
-    `headrace produce users users.txt --key-separator :`, `headrace produce users --key 42 --value '' --null ''`,
-    `headrace produce photos *.jpg --format whole -z none`,
-    `headrace produce load --value x --count 100000 --rate 5000 --acks 1`
+    Examples:
+
+    - `echo hello | headrace produce greetings`
+    - `headrace produce orders orders.jsonl --format json`
+    - `headrace produce users users.txt --key-separator :`
+    - `headrace produce users --key 42 --value '' --null ''`
+    - `headrace produce photos *.jpg --format whole -z none`
+    - `headrace produce load --value x --count 100000 --rate 5000 --acks 1`
     """
     if value is not None and files:
         raise Misused("Give --value or files, not both")

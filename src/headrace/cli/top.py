@@ -64,8 +64,12 @@ def top(
     Any Kafka shows records and bytes in, lag and disks. Nodes of headrace also show what goes out, and how long
     requests take, from their /metrics, when that can be reached from here. With --json there is a line for each look.
 
-    Examples: `headrace top`, `headrace top --interval 500ms`, `headrace top --once`,
-    `headrace top --json --count 10 > top.jsonl`
+    Examples:
+
+    - `headrace top`
+    - `headrace top --interval 500ms`
+    - `headrace top --once`
+    - `headrace top --json --count 10 > top.jsonl`
     """
     every_ms = duration_ms(interval)
     if every_ms is None or every_ms < INTERVAL_MIN_S * 1000:

@@ -83,7 +83,11 @@ def list_transactions(
 ) -> None:
     """List transactional ids, the state of each, and how long its transaction is under way.
 
-    Examples: `headrace txn list`, `headrace txn list --state Ongoing --longer-than 1m`, `headrace txn list 'billing-*'`
+    Examples:
+
+    - `headrace txn list`
+    - `headrace txn list --state Ongoing --longer-than 1m`
+    - `headrace txn list 'billing-*'`
     """
     running_ms = -1 if longer is None else _duration(longer)
 
@@ -175,7 +179,9 @@ def describe(
 ) -> None:
     """Show transactions in full: state, producer, time-out, and the partitions that they have written to.
 
-    Examples: `headrace txn describe billing-1`
+    Examples:
+
+    - `headrace txn describe billing-1`
     """
 
     async def work(client: Client) -> dict[str, TransactionDetail]:
@@ -249,7 +255,10 @@ def abort(
     By a topic and partition, a marker is written into the log, past the coordinator: that is for a transaction of which
     no coordinator knows any more, as `headrace txn find-hanging` finds them.
 
-    Examples: `headrace txn abort billing-1`, `headrace txn abort --topic orders --partition 0 --producer-id 1000`
+    Examples:
+
+    - `headrace txn abort billing-1`
+    - `headrace txn abort --topic orders --partition 0 --producer-id 1000`
     """
     if (transactional_id is None) == (topic is None) or (topic is None) != (partition is None):
         raise Misused("Say which transaction: its ID, or --topic TOPIC --partition N")
@@ -334,7 +343,10 @@ def find_hanging(
     open in a log for longer than any transaction may be is looked up at the coordinators: one that is under way there,
     with that partition, is not hanging.
 
-    Examples: `headrace txn find-hanging`, `headrace txn find-hanging orders --older-than 1h --json`
+    Examples:
+
+    - `headrace txn find-hanging`
+    - `headrace txn find-hanging orders --older-than 1h --json`
     """
     older_ms = _duration(older)
 
