@@ -143,6 +143,26 @@ def test_bytes_that_are_no_frame_close_that_connection_and_no_other(run: Run, ca
 
 
 @on_every_loop
+def test_who_looks_closely_sees_connections_come_and_go(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    """`--log-level net=debug`, which is what the docs tell to try."""
+
+    async def scenario() -> None:
+        async with listening(Echo()) as (listener, port):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            await eventually(lambda: listener.connections)
+            writer.close()
+            await eventually(lambda: not listener.connections)
+
+    with caplog.at_level(logging.DEBUG, logger="headrace.net"):
+        run(scenario())
+    said = [record.getMessage() for record in caplog.records if record.name == "headrace.net.listener"]
+    assert [line.rpartition("> ")[2] for line in said] == [
+        "has come; there are 1 in all",
+        "is gone; there are 0 in all",
+    ]
+
+
+@on_every_loop
 def test_a_handler_that_fails_costs_its_connection_only(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> None:
         async with listening(Echo()) as (_, port):

@@ -154,6 +154,7 @@ class Listener:
             connection.abort()
         else:
             self.counters.accepted += 1
+            logger.debug("%s has come; there are %d in all", connection, len(self.connections))
 
     def _closed(self, connection: Connection) -> None:
         del self.connections[id(connection)]
@@ -162,6 +163,7 @@ class Listener:
             self._by_address[connection.peer_host] = left
         else:
             del self._by_address[connection.peer_host]
+        logger.debug("%s is gone; there are %d in all", connection, len(self.connections))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
