@@ -222,6 +222,50 @@ def test_frames_that_waited_for_replies_are_handled_together_when_the_replies_ar
     run(scenario())
 
 
+class Writes:
+    """The transport of a connection, and what each write to it was."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.made: list[bytes] = []
+
+    def write(self, data: Any) -> None:
+        self.made.append(bytes(data))
+        self._transport.write(data)
+
+    def writelines(self, buffers: Any) -> None:
+        self.made.append(b"".join(map(bytes, buffers)))
+        self._transport.writelines(buffers)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+@on_every_loop
+def test_a_reply_that_no_other_waits_with_leaves_at_once_and_those_of_one_round_leave_together(run: Run) -> None:
+    async def scenario() -> None:
+        echo = Echo()
+        async with listening(echo) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"later 1"))
+            await eventually(lambda: len(echo.seen) == 1)
+            connection = echo.slots[b"later 1"]._connection
+            connection._transport = writes = Writes(connection._transport)  # type: ignore[assignment]
+            echo.answer(b"later 1")
+            assert writes.made == [framed(b"later 1")]
+            assert await read_frame(reader) == b"later 1"
+            names = [b"later 2", b"later 3", b"later 4"]
+            writer.write(b"".join(map(framed, names)))
+            await eventually(lambda: len(echo.seen) == 4)
+            for name in names:
+                echo.answer(name)
+            assert [await read_frame(reader) for _ in names] == names
+            assert writes.made == [framed(b"later 1"), b"".join(map(framed, names))]
+            writer.close()
+
+    run(scenario())
+
+
 @on_every_loop
 def test_hazard_15_replies_that_wait_for_one_before_them_are_bounded(run: Run) -> None:
     async def scenario() -> None:

@@ -255,14 +255,19 @@ class HostedShard(Generic[S]):
         records, stamp = outcome.records, outcome.stamp
         limit = self._partition.log.config.max_message_bytes - _BATCH_OVERHEAD_BYTES
         batches = self._batches
-        if len(records) == 1 and batches and batches[-1][0] == stamp:
-            record = records[0]
-            size = self._batch_bytes + _size(record)
-            if size <= limit:  # as nearly all are: a commit that joins others
+        if len(records) == 1:  # as nearly all are: a commit, which joins others or is joined by them
+            key, value = records[0]
+            size = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+            if batches and batches[-1][0] == stamp:
+                size += self._batch_bytes
+            elif size <= limit:
+                batches.append((stamp, []))
+            if size <= limit:
                 self._batch_bytes = size
-                batches[-1][1].append((record.key, record.value, (), now_ms))
-                self._shard.replay(record.key, record.value, self._next_offset, now_ms, stamp)
+                batches[-1][1].append((key, value, (), now_ms))
+                self._shard.replay(key, value, self._next_offset, now_ms, stamp)
                 self._next_offset += 1
+                self._write_soon()
                 return True
         sizes = [_size(record) for record in records]
         total = sum(sizes)
@@ -289,10 +294,13 @@ class HostedShard(Generic[S]):
             replay(record.key, record.value, offset, now_ms, stamp)
             offset += 1
         self._next_offset = offset
+        self._write_soon()
+        return True
+
+    def _write_soon(self) -> None:
         if not self._is_dirty:
             self._is_dirty = True
             self._host.write_soon(self)
-        return True
 
     def write(self) -> None:
         """At the end of the round, or before a marker: appends what was decided."""

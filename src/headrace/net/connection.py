@@ -170,7 +170,14 @@ class Connection(FrameProtocol):
                 figures.total.observe(now_ns - sent._read_ns)
                 if sent is not slot:
                     figures.send.observe(now_ns - sent._since_ns)
-        if buffers and not self._is_closing:
+        if (
+            buffers
+            and not (slots or self._is_holding or self._is_round_due or self._has_ended)
+            and self._is_reading
+            and not self.is_stopped
+        ):
+            self._write(buffers)  # no other reply can come in this round, and no frame waits for this one
+        elif buffers and not self._is_closing:
             # Slots that are filled in one round, by a group commit say, go together too; and then frames that waited
             # for them are handled together.
             self._is_holding = True
