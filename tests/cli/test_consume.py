@@ -17,7 +17,7 @@ NOON_MS = 1_767_268_800_000  # 2026-01-01 12:00 UTC
 def orders(cli: Cli, name: str) -> str:
     """Two partitions of orders, one a minute from noon on, in turn."""
     name = f"{name}-orders"
-    cli.done("topic", "create", name, "--partitions", "2")
+    cli.done("topic", "create", name, "--partitions", "2", "-c", "retention.ms=-1")  # they are older than a week
     lines = [
         {
             "key": f"k{number}",
@@ -78,7 +78,7 @@ def test_several_topics_and_patterns(cli: Cli, orders: str, topic: str) -> None:
 
 
 def test_formats(cli: Cli, name: str) -> None:
-    cli.done("topic", "create", name, "--partitions", "1")
+    cli.done("topic", "create", name, "--partitions", "1", "-c", "retention.ms=-1")
     for given in (["--value", "68690a", "--key", "k", "-H", "a=1"], ["--value", "ff"], ["--value", "", "--null", ""]):
         cli.done("produce", name, *given, "--format", "hex", "--timestamp", "2026-01-01", "--quiet")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import subprocess
@@ -24,6 +25,26 @@ def test_a_cluster_that_is_not_there_is_told_with_how_to_start_one() -> None:
         f"headrace: No broker answers at {address} (Connection refused). Start one with `headrace serve`, or say where "
         "the cluster is with --bootstrap HOST:PORT or HEADRACE_BOOTSTRAP.\n"
     )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["produce", "orders", "--value", "x"],
+        ["consume", "orders"],
+        ["consume", "orders", "--group", "g"],
+        ["bench", "produce"],
+        ["bench", "consume", "--client", "librdkafka"],
+        ["top", "--once"],
+        ["group", "list"],
+        ["group", "lag", "g", "--watch"],
+        ["group", "reset", "g", "--to", "latest"],
+        ["txn", "list"],
+        ["txn", "find-hanging"],
+    ],
+)
+def test_every_command_that_talks_to_a_cluster_says_when_none_is_there(cli: Cli, command: list[str]) -> None:
+    assert cli.failed(*command, "--bootstrap", "127.0.0.1:1").startswith("No broker answers at 127.0.0.1:1 (")
 
 
 def test_an_address_that_is_none_is_wrong_use(cli: Cli) -> None:
@@ -111,6 +132,12 @@ def test_a_shell_completes_commands_options_and_names_of_topics(
     assert "--listen" in completed("headrace serve --l")
     assert topic in completed(f"headrace topic describe {topic[:8]}")
     assert topic in completed(f"headrace config get --topic {topic[:8]}")
+    assert topic in completed(f"headrace consume {topic[:8]}")
+    group = f"{topic}-group"
+    completing = os.environ.pop("_HEADRACE_COMPLETE")
+    cli.done("group", "reset", group, "--create", "--topic", topic, "--to", "latest", "--yes")
+    monkeypatch.setenv("_HEADRACE_COMPLETE", completing)
+    assert completed(f"headrace group lag {topic[:8]}") == [group]
     monkeypatch.setenv(VARIABLE, "127.0.0.1:1")
     assert completed("headrace topic describe ") == [], "a cluster that is not there completes nothing"
 

@@ -20,8 +20,15 @@ def records(cli: Cli, topic: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
+def kept(cli: Cli, topic: str) -> str:
+    """Three partitions; a record of any age stays there."""
+    cli.done("config", "set", "--topic", topic, "retention.ms=-1")
+    return topic
+
+
+@pytest.fixture
 def empty(cli: Cli, name: str) -> str:
-    cli.done("topic", "create", name, "--partitions", "1")
+    cli.done("topic", "create", name, "--partitions", "1", "-c", "retention.ms=-1")  # records here may be old
     return name
 
 
@@ -41,7 +48,8 @@ def test_no_input_is_no_failure(cli: Cli, empty: str) -> None:
     assert (told.code, told.out, told.err) == (0, "Nothing was sent.\n", "")
 
 
-def test_one_value_from_the_command_line_with_all_that_a_record_has(cli: Cli, topic: str) -> None:
+def test_one_value_from_the_command_line_with_all_that_a_record_has(cli: Cli, kept: str) -> None:
+    topic = kept
     options = ["--key", "k", "-H", "a=1", "-H", "a=2=3", "-H", "none", "-p", "2", "-t", "2026-01-01", "-z", "zstd"]
     assert cli.done("produce", topic, "--value", "hellö", *options, "--quiet").out == ""
     assert records(cli, topic)[-1] == {
@@ -78,7 +86,8 @@ def test_hex_base64_and_whole_files(cli: Cli, empty: str, tmp_path: Path) -> Non
     assert data == [b"\x00\xff", b"\n\x0b", b"\xff", b"\n\xff\n"]
 
 
-def test_lines_of_json(cli: Cli, topic: str, tmp_path: Path) -> None:
+def test_lines_of_json(cli: Cli, kept: str, tmp_path: Path) -> None:
+    topic = kept
     lines = [
         {"key": {"id": 1}, "value": {"total": 1.5, "name": "ä"}, "partition": 1, "timestamp": "2026-01-01T00:00:01"},
         {"value": None, "key_base64": "/w==", "partition": 1, "timestamp_ms": 5},
@@ -164,7 +173,12 @@ def test_a_line_without_a_key_is_told_in_json_too(cli: Cli, empty: str) -> None:
 def test_a_record_that_is_too_large_is_refused_with_its_line(cli: Cli, empty: str) -> None:
     told = cli.given("small\n" + "x" * 1_100_000 + "\n", "produce", empty)
     assert told.code == 1
-    assert told.err.startswith("headrace: standard input, line 2: A record of 1100021 bytes is larger than")
+    assert told.err == (
+        "headrace: standard input, line 2: a record of 1100021 bytes is larger than a request may be: raise "
+        "--max-request, and max.message.bytes of the topic if need be.\n"
+    )
+    cli.done("config", "set", "--topic", empty, "max.message.bytes=2MiB")
+    assert cli.given("x" * 1_100_000, "produce", empty, "--max-request", "2MiB").code == 0
 
 
 def test_a_record_that_the_topic_refuses_ends_it(cli: Cli, empty: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -34,6 +34,10 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
 )
+
+
+LARGE_RECORD_BYTES: Final = 500_000
+"""From here on a topic that is made allows more than it does by default."""
 
 
 class ClientKind(StrEnum):
@@ -247,7 +251,7 @@ def _measure(
     result = Result(what, {})
 
     async def prepare(client: Client) -> None:
-        info = await _topic(client, topic, partitions, replication)
+        info = await _topic(client, topic, partitions, replication, load.record_bytes)
         load.topic = info.name
         result.conditions |= await _conditions(client, what, load, info, client_text, is_made=topic is None)
         result.settings |= {"client": kind.value, "partitions": len(info.partitions), **asdict(load)}
@@ -303,7 +307,9 @@ def _rdkafka(what: str) -> Callable[..., None]:
     return {"produce": load.produce, "consume": load.consume, "latency": load.there_and_back}[what]
 
 
-async def _topic(client: Client, name: str | None, partitions: int, replication: int | None) -> TopicInfo:
+async def _topic(
+    client: Client, name: str | None, partitions: int, replication: int | None, record_bytes: int
+) -> TopicInfo:
     from headrace.client import NewTopic
 
     if name is not None:
@@ -312,7 +318,8 @@ async def _topic(client: Client, name: str | None, partitions: int, replication:
             raise unknown_topic(name, topics)
         return topics[name]
     name = f"headrace-bench-{os.urandom(4).hex()}"
-    await client.admin.create_topics([NewTopic(name, partitions, -1 if replication is None else replication, {})])
+    configs = {"max.message.bytes": str(2 * record_bytes)} if record_bytes >= LARGE_RECORD_BYTES else {}
+    await client.admin.create_topics([NewTopic(name, partitions, -1 if replication is None else replication, configs)])
     return (await client.admin.describe_topics([name]))[name]
 
 

@@ -40,7 +40,7 @@ def _producer(bootstrap: str, load: Load) -> Any:
             "compression.type": load.compression,
             "batch.size": load.batch_bytes,
             "linger.ms": load.linger_ms,
-            "queue.buffering.max.kbytes": BUFFER_BYTES >> 10,
+            "queue.buffering.max.kbytes": max(BUFFER_BYTES, 4 * load.record_bytes) >> 10,
             "log_level": LOG_LEVEL,
             "message.max.bytes": max(1 << 20, load.record_bytes + 1024),
         }

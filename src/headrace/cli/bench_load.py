@@ -56,6 +56,7 @@ class Load:
             "compression": self.compression,
             "batch_bytes": self.batch_bytes,
             "linger_ms": self.linger_ms,
+            "request_bytes_max": max(1 << 20, 2 * self.record_bytes),
             "buffer_bytes_max": max(BUFFER_BYTES, 4 * self.batch_bytes, 4 * self.record_bytes),
         }
 
@@ -197,7 +198,7 @@ async def fill(client: Client, load: Load, count: int, bar: Bar) -> None:
     """Put records there to be read."""
     from headrace.client import BufferFull
 
-    producer = client.producer(compression=load.compression, batch_bytes=load.batch_bytes, linger_ms=5)
+    producer = client.producer(**load.producer_settings())
     payloads, failures = load.payloads(), list[BaseException]()
 
     def done(future: asyncio.Future[Produced]) -> None:

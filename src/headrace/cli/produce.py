@@ -100,6 +100,9 @@ def produce(
     linger: Annotated[
         str, typer.Option("--linger", metavar="TIME", help="How long a batch waits for more records.")
     ] = "5ms",
+    request: Annotated[
+        str, typer.Option("--max-request", metavar="SIZE", help="The most of a request, and so of a record.")
+    ] = "1MiB",
     create: Annotated[
         bool, typer.Option("--create", help="Make the topic if it is not there, as the cluster does by default.")
     ] = False,
@@ -146,6 +149,7 @@ def produce(
         "compression": compression.value,
         "batch_bytes": _size(batch, "--batch"),
         "linger_ms": _duration_ms(linger, "--linger"),
+        "request_bytes_max": _size(request, "--max-request"),
     }
     sources = [STANDARD_INPUT] if value is None and not files else list(files or ())
     if value is not None:
@@ -205,6 +209,17 @@ async def _check_topic(client: Client, topic: str, partition: int | None, *, cre
         raise Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, text)
 
 
+def _too_large(refused: Refused, where: str) -> Refused:
+    if refused.error is not Error.MESSAGE_TOO_LARGE:
+        return Refused(refused.error, f"{where}: {refused}")
+    what = str(refused).partition(" is larger")[0].removeprefix("A ")
+    return Refused(
+        refused.error,
+        f"{where}: a {what} is larger than a request may be: raise --max-request, and max.message.bytes of the topic "
+        "if need be.",
+    )
+
+
 Given = AsyncIterator[tuple[str, NewRecord, int]]
 """Where a record stands, the record, and how much of the input it takes."""
 
@@ -229,6 +244,12 @@ async def _read(reader: LineReader, sources: list[str], *, whole: bool, count: i
             left -= 1
             if not left:
                 return
+
+
+def _is_uncertain(error: BaseException | None) -> bool:
+    from headrace.client import Uncertain
+
+    return isinstance(error, Uncertain)
 
 
 class Tally:
@@ -300,7 +321,7 @@ class Tally:
                     self._show(bar)
                     await producer.room(full.size_bytes)
                 except Refused as refused:
-                    raise Refused(refused.error, f"{where}: {refused}") from refused
+                    raise _too_large(refused, where) from refused
             self.sent += 1
             self.sent_bytes += record.size_bytes
             self.input_bytes += size
@@ -317,8 +338,6 @@ class Tally:
                 await asyncio.sleep(0)
 
     def _settled(self, future: asyncio.Future[Produced]) -> None:
-        from headrace.client import Uncertain
-
         error = None if future.cancelled() else future.exception()
         if error is None and not future.cancelled():
             at = future.result()
@@ -330,7 +349,7 @@ class Tally:
                 place[0] += 1
                 place[1], place[2] = min(place[1], at.offset), max(place[2], at.offset)
             return
-        if isinstance(error, Uncertain):
+        if _is_uncertain(error):
             self.uncertain += 1
         else:
             self.failed += 1

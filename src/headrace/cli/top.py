@@ -22,6 +22,7 @@ from headrace.cli.latencies import bar, time_short
 from headrace.cli.output import BAD, GOOD, NAME, QUIET, WARN
 from headrace.cli.progress import rate_text
 from headrace.cli.quantities import count_text, plural, share_text, size_text
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.cli.top_sample import DiskUse, GroupRate, Picture
@@ -82,7 +83,7 @@ def top(
 
     async def work(client: Client) -> None:
         nonlocal is_interrupted
-        seen = pictures(client, every_ms / 1000, metrics, internal=internal, with_groups=not no_groups)
+        seen = pictures(client, every_ms / 1000, metrics, internal=internal, with_groups=not no_groups, is_live=is_live)
         try:
             if is_live:
                 await _show_live(seen, wanted, rows)
@@ -97,9 +98,11 @@ def top(
 
 
 async def pictures(
-    client: Client, every_s: float, metrics: list[str] | None, *, internal: bool, with_groups: bool
+    client: Client, every_s: float, metrics: list[str] | None, *, internal: bool, with_groups: bool, is_live: bool
 ) -> AsyncIterator[Picture]:
-    """What came in between two looks, again and again, whatever a look takes."""
+    """What came in between two looks, again and again, whatever a look takes. Where a person looks on, a cluster that
+    does not answer is noted beside what was seen last, and looked at again.
+    """
     from headrace.cli.top_sample import look, metrics_addresses, picture
 
     addresses = await metrics_addresses(client, metrics)
@@ -108,7 +111,15 @@ async def pictures(
     while True:
         due = max(due + every_s, time.monotonic())
         await asyncio.sleep(max(due - time.monotonic(), every_s / 10))
-        after = await look(client, addresses, internal=internal, with_groups=with_groups)
+        try:
+            after = await look(client, addresses, internal=internal, with_groups=with_groups)
+        except HeadraceError as error:
+            if not is_live:
+                raise
+            silent = picture(before, before)
+            silent.notes = [f"The cluster does not answer; this is what it was: {error}"]
+            yield silent
+            continue
         yield picture(before, after)
         before = after
 
