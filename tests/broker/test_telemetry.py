@@ -137,6 +137,26 @@ def test_a_subscription_has_the_same_number_for_a_client_until_it_changes() -> N
     run(check())
 
 
+def test_a_client_that_is_fast_is_not_taken_for_one_that_comes_too_early() -> None:
+    """All within one millisecond: the clock does not say that it asked after it had pushed."""
+
+    async def check() -> None:
+        async with node_and_peer() as (node, peer):
+            await subscribe(peer, metrics="a.", interval_ms="3600000")
+            telemetry = node._observation._telemetry
+            assert telemetry is not None
+            now_ms = telemetry._now_ms()
+            telemetry._now_ms = lambda: now_ms
+            found = await get_subscriptions(peer)
+            await subscribe(peer, metrics="a.,b.")
+            assert await send(peer, found) is Error.UNKNOWN_SUBSCRIPTION_ID
+            again = await get_subscriptions(peer, bytes(found.client_instance_id))
+            assert await send(peer, again) is Error.NONE
+            assert await send(peer, again) is Error.THROTTLING_QUOTA_EXCEEDED
+
+    run(check())
+
+
 def test_who_comes_too_early_is_held_back() -> None:
     async def check() -> None:
         async with node_and_peer() as (_, peer):
