@@ -192,6 +192,13 @@ def test_a_broker_is_refused_what_it_does_not_know() -> None:
         NodeConfig.parse({"log.cleaner.dedupe.buffer.size": "1048576", "log.cleaner.threads": "2"})
 
 
+def test_groups_have_a_protocol_and_an_assignor() -> None:
+    with pytest.raises(Refused, match="group.coordinator.rebalance.protocols must have classic in it"):
+        NodeConfig.parse({"group.coordinator.rebalance.protocols": "consumer"})
+    with pytest.raises(Refused, match="group.consumer.assignors must name one assignor at least"):
+        NodeConfig.parse({"group.consumer.assignors": ""})
+
+
 def test_a_value_beyond_the_bounds_is_for_programs_only() -> None:
     assert LogConfig(segment_bytes=1000).segment_bytes == 1000
     assert refusal({"segment.bytes": "1000"}).startswith("segment.bytes must be")

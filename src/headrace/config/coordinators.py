@@ -90,6 +90,13 @@ class GroupConfig(Group):
     )
 
     def check(self) -> None:
+        if "classic" not in self.group_coordinator_rebalance_protocols:
+            raise Refused(
+                Error.INVALID_CONFIG,
+                "group.coordinator.rebalance.protocols must have classic in it, which can't be switched off.",
+            )
+        if not self.group_consumer_assignors:
+            raise Refused(Error.INVALID_CONFIG, "group.consumer.assignors must name one assignor at least.")
         for what, unit in (("session.timeout", "ms"), ("heartbeat.interval", "ms")):
             field = f"{what}.{unit}".replace(".", "_")
             least = getattr(self, f"group_consumer_min_{field}")
