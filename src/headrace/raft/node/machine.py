@@ -21,7 +21,7 @@ from headrace.raft.quorum import KRAFT_VERSION, NO_NODE, Endpoint, OffsetAndEpoc
 if TYPE_CHECKING:
     from headrace.protocol.control import QuorumMessage
 
-LEADER_CHANGE_VERSION: Final = 1
+LEADER_CHANGE_VERSION: Final = 0  # there is a 1, with directories; Kafka writes 0, and its tools read every one as that
 OBSERVER_SESSION_MS: Final = 300_000
 """After so long without a fetch a replica that does not vote is forgotten."""
 BACKOFF_BASE_MS: Final = 50
@@ -357,10 +357,7 @@ class Node:
         change = messages.LeaderChangeMessage
 
         def listed(ids: list[int]) -> list[Any]:
-            found = [(id, self.voters.get(id)) for id in ids]
-            return [
-                change.Voter(voter_id=id, voter_directory_id=voter.key.directory_id) for id, voter in found if voter
-            ]
+            return [change.Voter(voter_id=id) for id in ids if self.voters.get(id)]
 
         records: list[QuorumMessage] = [
             change(
