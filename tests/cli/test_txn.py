@@ -6,10 +6,14 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
+from headrace.cli.txn import _not_known
 from headrace.client import Client
+from headrace.client.admin import ProducerInfo, TransactionDetail, TransactionListing
 from headrace.errors import HeadraceError
 from tests.cli.running import Cli
 
@@ -94,3 +98,23 @@ def test_what_is_not_there(cli: Cli, topic: str) -> None:
     assert "There is no transactional id 'nobody'" in cli.failed("txn", "abort", "nobody", "-y")
     assert "did you mean" in cli.failed("txn", "abort", "--topic", f"{topic}x", "--partition", "0", "-y")
     assert "has no partition 9" in cli.failed("txn", "abort", "--topic", topic, "--partition", "9", "-y")
+
+
+def test_what_hangs_is_open_in_a_log_and_known_to_no_coordinator() -> None:
+    """A log has it open; its coordinator has ended it, has another one under way, or has never heard of it."""
+
+    class Admin:
+        async def list_transactions(self, *, producer_ids: list[int]) -> dict[str, TransactionListing]:
+            assert producer_ids == [1, 2, 3, 4]
+            return {name: TransactionListing(name, number, "?", 1) for number, name in enumerate("abc", 1)}
+
+        async def describe_transactions(self, names: list[str]) -> dict[str, TransactionDetail]:
+            (name,) = names
+            states = {"a": "Ongoing", "b": "Ongoing", "c": "CompleteAbort"}
+            places = {"a": [("t", 0)], "b": [("t", 9)], "c": [("t", 0)]}
+            return {name: TransactionDetail(name, states[name], 1, 0, 1000, 0, places[name])}
+
+    client = cast("Client", SimpleNamespace(admin=Admin()))
+    open_ = [("t", 0, ProducerInfo(number, 0, 0, 0, 0, 5)) for number in (1, 2, 3, 4)]
+    found = asyncio.run(_not_known(client, open_))
+    assert [(one.producer_id, name) for _, _, one, name in found] == [(2, "b"), (3, "c"), (4, None)]

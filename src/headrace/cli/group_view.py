@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.cli.cluster_view import TopicPartition, offsets, soon
 from headrace.cli.connection import all_topics
@@ -14,6 +14,9 @@ from headrace.errors import HeadraceError
 if TYPE_CHECKING:
     from headrace.client import Client, TopicInfo
     from headrace.client.admin import GroupDetail, GroupListing
+
+
+DESCRIBED: Final = frozenset({"classic", "consumer"})
 
 
 @dataclass(slots=True)
@@ -115,6 +118,9 @@ async def _each(client: Client, views: Mapping[str, GroupView]) -> dict[str, dic
 
 async def _describe(client: Client, views: Mapping[str, GroupView]) -> None:
     for name, view in views.items():
+        if view.listing.type not in DESCRIBED:
+            view.failure = f"Groups of type {view.listing.type} can't be described here; this is what is committed."
+            continue
         try:
             view.detail = (await soon(client.admin.describe_groups({name: view.listing.type}))).get(name)
         except HeadraceError as error:

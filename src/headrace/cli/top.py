@@ -32,6 +32,7 @@ INTERVAL_MIN_S: Final = 0.2
 PIPE_WIDTH: Final = 120
 ROWS_MIN: Final = 3
 APIS_MAX: Final = 6
+WIDE, NARROW = 90, 76
 DISK_WARN, DISK_BAD = 0.85, 0.95
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -175,7 +176,7 @@ def drawn(shown: Picture, width: int, rows: int | None) -> Group:
     if shown.apis:
         parts += [Text(), _api_table(shown)]
     if shown.disks:
-        parts += [Text(), _disk_table(shown.disks)]
+        parts += [Text(), _disk_table(shown.disks, width)]
     parts += [Text(note, WARN) for note in shown.notes]
     if not shown.has_metrics:
         parts.append(Text("what goes out and latencies are told by the /metrics of headrace nodes only", QUIET))
@@ -217,23 +218,29 @@ def _table(*titles: str) -> Table:
 def _topic_part(shown: Picture, width: int, rows: int | None) -> list[Text | Table]:
     if not shown.topics:
         return [Text("There are no topics yet.", QUIET)]
+    is_wide, is_narrow = width >= WIDE, width < NARROW
     titles = ["topic", ">records/s in", ">bytes/s in"]
     if shown.has_metrics:
-        titles += [">records/s out", ">bytes/s out"]
-    is_wide = width >= 90
-    titles += [">size", ">partitions"] if is_wide else [">size"]
+        titles += [">bytes/s out"] if is_narrow else [">records/s out", ">bytes/s out"]
+    titles += [] if is_narrow else [">size", ">partitions"] if is_wide else [">size"]
     table = _table(*titles)
     for one in shown.topics[:rows]:
-        cells: list[str | Text] = [one.name, _rate(one.records_in), _bytes_rate(one.bytes_in)]
-        if shown.has_metrics:
-            cells += [_rate(one.records_out), _bytes_rate(one.bytes_out)]
-        cells.append("?" if one.size_bytes is None else size_text(one.size_bytes))
-        table.add_row(*cells, *([str(one.partitions)] if is_wide else []))
+        size = "?" if one.size_bytes is None else size_text(one.size_bytes)
+        cells: dict[str, str | Text] = {
+            "topic": one.name,
+            ">records/s in": _rate(one.records_in),
+            ">bytes/s in": _bytes_rate(one.bytes_in),
+            ">records/s out": _rate(one.records_out),
+            ">bytes/s out": _bytes_rate(one.bytes_out),
+            ">size": size,
+            ">partitions": str(one.partitions),
+        }
+        table.add_row(*(cells[title] for title in titles))
     return [table, *_more(len(shown.topics), rows, "topic")]
 
 
 def _group_table(groups: list[GroupRate], width: int) -> Table:
-    is_wide = width >= 90
+    is_wide = width >= WIDE
     table = _table("group", ">lag", ">reads/s", "catches up", "state", *(["type"] if is_wide else []))
     for one in groups:
         lag = Text("?" if one.lag is None else count_text(one.lag), GOOD if one.lag == 0 else WARN if one.lag else "")
@@ -258,16 +265,17 @@ def _api_table(shown: Picture) -> Table:
     return table
 
 
-def _disk_table(disks: list[DiskUse]) -> Table:
+def _disk_table(disks: list[DiskUse], width: int) -> Table:
+    blocks_max = 20 if width >= NARROW else 6
     table = _table("disk", ">logs", "in use", ">", ">free")
     for one in disks:
-        name = f"broker {one.broker} {one.path}"
+        name = f"broker {one.broker} {one.path}" if width >= NARROW else f"broker {one.broker}"
         if one.free_bytes is None or one.total_bytes is None:
             table.add_row(name, size_text(one.size_bytes), "?", "", "?")
             continue
         used = 1 - one.free_bytes / one.total_bytes
         style = BAD if used >= DISK_BAD else WARN if used >= DISK_WARN else GOOD
-        blocks = Text(bar(used, 20).ljust(20, "·"), style)
+        blocks = Text(bar(used, blocks_max).ljust(blocks_max, "·"), style)
         share = share_text(one.total_bytes - one.free_bytes, one.total_bytes)
         table.add_row(name, size_text(one.size_bytes), blocks, share, size_text(one.free_bytes))
     return table
