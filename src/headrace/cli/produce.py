@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 PAUSE_MIN_S: Final = 0.005
 """A rate is kept by pauses of at least this: shorter ones would cost more than they are worth."""
 SENT_AT_ONCE_MAX: Final = 1000
+PATIENCE_S: Final = 1.0
+"""After this a person who pressed Ctrl-C is told what it waits for."""
 PARTITIONS_SHOWN_MAX: Final = 30
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
@@ -177,7 +179,10 @@ def produce(
         with bar:
             await tally.send(producer, given, rate, bar)
 
-    run(bootstrap, work)
+    try:
+        run(bootstrap, work)
+    except KeyboardInterrupt:  # the second one: what was under way has no answer
+        tally.is_interrupted = True
     tally.tell(as_json=as_json, quiet=quiet)
 
 
@@ -268,7 +273,6 @@ class Tally:
         "sent_bytes",
         "stopped_by",
         "topic",
-        "uncertain",
     )
 
     def __init__(self, topic: str, *, by_count: bool) -> None:
@@ -278,7 +282,6 @@ class Tally:
         self.sent_bytes = 0
         self.input_bytes = 0
         self.acknowledged = 0
-        self.uncertain = 0
         self.failed = 0
         self.places: dict[int, list[int]] = {}
         """By partition: records, the first offset, the last."""
@@ -287,6 +290,11 @@ class Tally:
         """Why nothing more was read."""
         self._first_failure: HeadraceError | None = None
         self._started = time.monotonic()
+
+    @property
+    def unanswered(self) -> int:
+        """Records that may or may not be there."""
+        return self.sent - self.acknowledged - self.failed
 
     async def send(self, producer: Producer, given: Given, rate: float | None, bar: Bar) -> None:
         """All that is given, until something goes wrong or Ctrl-C; then waits for what is under way."""
@@ -299,9 +307,13 @@ class Tally:
             self.stopped_by = error
         try:
             flushing = asyncio.ensure_future(producer.flush())
+            since, is_told = time.monotonic(), False
             while not flushing.done():
                 await asyncio.wait([flushing], timeout=0.1)
                 self._show(bar)
+                if self.is_interrupted and not is_told and time.monotonic() - since >= PATIENCE_S:
+                    is_told = True
+                    remark(f"Waiting for {plural(self.unanswered, 'record')} under way; Ctrl-C again gives them up.")
             await flushing
         except asyncio.CancelledError:
             self.is_interrupted = True
@@ -349,9 +361,7 @@ class Tally:
                 place[0] += 1
                 place[1], place[2] = min(place[1], at.offset), max(place[2], at.offset)
             return
-        if _is_uncertain(error):
-            self.uncertain += 1
-        else:
+        if not _is_uncertain(error):
             self.failed += 1
         if self._first_failure is None and isinstance(error, HeadraceError):
             self._first_failure = error
@@ -392,8 +402,8 @@ class Tally:
             what = f"{count_text(self.acknowledged)} of {much} acknowledged by topic {self.topic}"
         speed = f", {rate_text(self.acknowledged / took_s)} a second" if took_s >= 1 else ""
         say(f"{what}{speed}.")
-        if self.uncertain:
-            say(f"{plural(self.uncertain, 'record')} may or may not be there: nobody answered.")
+        if self.unanswered:
+            say(f"{plural(self.unanswered, 'record')} may or may not be there: nobody answered.")
         if 0 < len(self.places) <= PARTITIONS_SHOWN_MAX and all(last >= 0 for _, _, last in self.places.values()):
             columns = [Column(">partition", NAME), Column(">records"), Column("offsets")]
             rows = [
@@ -407,7 +417,7 @@ class Tally:
             "topic": self.topic,
             "sent": self.sent,
             "acknowledged": self.acknowledged,
-            "uncertain": self.uncertain,
+            "uncertain": self.unanswered,
             "failed": self.failed,
             "bytes": self.sent_bytes,
             "seconds": round(took_s, 3),
