@@ -39,10 +39,12 @@ class Verification:
 class Verifications:
     """Those of one partition, by producer id. They end with the first batch of the transaction, or with its marker."""
 
-    __slots__ = ("_by_producer",)
+    __slots__ = ("_by_producer", "_drop_at")
 
     def __init__(self) -> None:
         self._by_producer: dict[int, Verification] = {}
+        self._drop_at = REMEMBERED_MAX
+        """How many there are when those that failed are dropped."""
 
     def begin(self, producer_id: int, producer_epoch: int, first_sequence: int = NO_SEQUENCE) -> Verification:
         """The verification that a batch has to wait for. It is pending when another one has asked already.
@@ -61,7 +63,7 @@ class Verifications:
                     "it could not be verified before.",
                 )
         made = self._by_producer[producer_id] = Verification(producer_epoch, first_sequence)
-        if len(self._by_producer) > REMEMBERED_MAX:
+        if len(self._by_producer) > self._drop_at:
             self._drop_failed()
         return made
 
@@ -86,6 +88,8 @@ class Verifications:
 
     def _drop_failed(self) -> None:
         self._by_producer = {key: found for key, found in self._by_producer.items() if found.refused is None}
+        # All may be pending, while the coordinator is slow: then each new one must not look at all of them again.
+        self._drop_at = max(REMEMBERED_MAX, 2 * len(self._by_producer))
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._by_producer)
