@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, ProtocolError
 from headrace.metadata.features import SUPPORTED
+from headrace.metadata.loader import Loader
 from headrace.net.peer import Disconnected
 from headrace.protocol import messages as m
+from headrace.raft.metadata_log import format_voter
+from headrace.raft.quorum import ReplicaKey, Voter, VoterSet
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
 
@@ -48,6 +51,48 @@ def test_a_folder_that_lost_its_metadata_is_refused() -> None:
                 pass
 
     run(check())
+
+
+def test_metadata_that_can_not_be_read_to_its_end_puts_no_partition_aside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later version may have written the end. Half of the topics are no reason to take the others for strays."""
+
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            await create(peer, "orders", 2)
+        disk = disk.restart()
+        apply, applied = Loader.apply, 0
+
+        def fail_later(self: Loader, *arguments: Any) -> None:
+            nonlocal applied
+            applied += 1
+            if applied > 2:
+                raise ProtocolError("TopicRecord has versions 0-1, not 2")
+            apply(self, *arguments)
+
+        monkeypatch.setattr(Loader, "apply", fail_later)
+        with pytest.raises(HeadraceError, match=r"can't be read \(TopicRecord .* if a later version wrote it"):
+            async with running(disk):
+                pass
+        assert applied == 3
+        assert {"orders-0", "orders-1"} < set(disk.names(""))
+
+    run(check())
+
+
+def test_a_folder_of_another_quorum_is_refused() -> None:
+    """A node that is alone would wait for the others for ever."""
+
+    async def check(voters: VoterSet, sentence: str) -> None:
+        disk = FaultyDisk()
+        format_voter(disk, voters, 1_700_000_000_000)
+        with pytest.raises(HeadraceError, match=sentence):
+            async with running(disk):
+                pass
+
+    run(check(VoterSet(), "names no voters, as that of a Kafka which has them in controller.quorum.voters; choose"))
+    three = VoterSet(Voter(ReplicaKey(number, b"d" * 16)) for number in (1, 2, 3))
+    run(check(three, "has the voters 1, 2, 3, and this directory of this node is not the only one; choose"))
 
 
 def test_hazard_8_a_sync_that_fails_while_a_node_starts_ends_the_start() -> None:

@@ -181,6 +181,8 @@ class Node:
         )
         metadata = self._metadata = self._open_metadata(self._metadata_directory(disks, directories), handles, indexes)
         await metadata.start()
+        if self.failed.done():  # nothing is to be done with folders on the word of metadata that failed
+            raise self.failed.result()
         loader, dynamic = metadata.loader, self._dynamic
         dynamic.follow(loader.image)
         config = dynamic.config

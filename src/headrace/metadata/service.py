@@ -112,6 +112,17 @@ def format_metadata(disk: Disk, member: Member, now_ms: int) -> bool:
     return True
 
 
+def _not_alone(folder: str, voters: VoterSet) -> HeadraceError:
+    """It would wait for the others for ever."""
+    ids = ", ".join(str(voter.key.id) for voter in voters)
+    whose = (
+        f"has the voters {ids}, and this directory of this node is not the only one"
+        if ids
+        else "names no voters, as that of a Kafka which has them in controller.quorum.voters"
+    )
+    return HeadraceError(f"The metadata log in {folder} {whose}; choose another log.dirs, or move it away.")
+
+
 class _Waiting(NamedTuple):
     offset: int
     """Answered when the local image has come so far."""
@@ -148,6 +159,8 @@ class MetadataService:
         """Offsets that were appended, and when, by the clock for short times."""
         self.commit_latency = Histogram()
         self._ready: Callable[[HeadraceError | None], None] | None = None
+        self._has_leader = False
+        """As it was told, which is after all that was committed before."""
         self._tick: Timer | None = None
         self._controller = Controller(
             ControllerSettings(
@@ -168,6 +181,9 @@ class MetadataService:
             now_ms=ports.now_ms(),
             config=CONFIG,
         )
+        if ports.peers is None and not self._metadata.history.voters.is_only(member.key):
+            self._metadata.log.close()
+            raise _not_alone(ports.disk.full_path(FOLDER), self._metadata.history.voters)
         node = Node(
             member.key,
             cluster_id=member.cluster_id,
@@ -233,11 +249,9 @@ class MetadataService:
         self._failed(failure)
 
     def _tell_ready(self) -> None:
-        if (
-            self._ready is not None
-            and self.driver.leader.leader_id != NO_NODE
-            and METADATA_VERSION in self.loader.image.features
-        ):
+        # A leader is known before what was committed is applied, and half an image is worse than none: partitions that
+        # it does not know yet would be put aside.
+        if self._ready is not None and self._has_leader and METADATA_VERSION in self.loader.image.features:
             ready, self._ready = self._ready, None
             ready(None)
 
@@ -259,6 +273,7 @@ class MetadataService:
 
     def handle_leader_change(self, leader: LeaderAndEpoch) -> None:
         self._step_down()
+        self._has_leader = leader.leader_id != NO_NODE
         if leader.leader_id == self._member.node_id:
             self._step_up(leader.epoch)
         self._tell_ready()

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from headrace.errors import Error, HeadraceError, Refused
+from headrace.errors import Error, HeadraceError, ProtocolError, Refused
 from headrace.protocol.batch import Batch, scan
 from headrace.protocol.batch_builder import build
 from headrace.protocol.message import Message
@@ -30,7 +30,7 @@ from headrace.raft.checkpoints import (
     metadata_records,
     put_in_place,
 )
-from headrace.raft.metadata_log import BATCH_BYTES_MAX, READ_BYTES, MetadataLog
+from headrace.raft.metadata_log import BATCH_BYTES_MAX, FOLDER, READ_BYTES, MetadataLog
 from headrace.raft.node import (
     Append,
     InstallSnapshot,
@@ -351,14 +351,21 @@ class Driver:
         if ready.high_watermark is not None:
             self._metadata.log.set_high_watermark(ready.high_watermark)
         if ready.high_watermark is not None or ready.leader is not None:
-            self._apply()
+            try:
+                self._apply()
+            except ProtocolError as error:
+                raise HeadraceError(
+                    f"The metadata log in {self._metadata.disk.full_path(FOLDER)} can't be read ({error}): if a later "
+                    "version wrote it, run that one; else choose another log.dirs."
+                ) from error
 
     def _fail(self, error: BaseException) -> None:
         if not isinstance(error, Exception):
             raise error
         if self.failure is None:
             self.failure = error if isinstance(error, HeadraceError) else HeadraceError(str(error))
-            logger.error("the metadata quorum stops on this node: %s", error, exc_info=error)
+            defect = None if isinstance(error, HeadraceError) else error  # which is shown with where it is
+            logger.error("the metadata quorum stops on this node: %s", error, exc_info=defect)
             self._failed(self.failure)
 
     # ------------------------------------------------------------------------------------------------------ 1. persist
