@@ -7,7 +7,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test setup lint format types unit docs stubs site bench fuzz sim clean
+.PHONY: help up test setup lint format types unit docs stubs site bench compat fuzz sim clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ BENCHES ?= $(subst /,.,$(basename $(filter-out bench/node/bare.py bench/peers/%,
 
 bench: setup ## Measure against others, in one run; one of them: make bench BENCHES=bench.protocol.codec
 	@for bench in $(BENCHES); do printf '\n== %s\n' $$bench; $(BIN)/python -m $$bench $(ARGS) || exit 1; done
+
+compat: setup ## Run Kafka's own Java tools and kcat against a node, and write docs/compat.md; some: make compat ARGS="groups"
+	@$(BIN)/python -m tests.compat.tools $(ARGS)
 
 FUZZERS ?= $(subst /,.,$(basename $(shell grep -l '^if __name__' tests/fuzz/*.py)))
 

@@ -16,7 +16,7 @@ def run(run: Run) -> None:
     for protocol, type_name in PROTOCOLS.items():
         of_protocol(run, protocol, type_name)
     run.tool("kafka-consumer-groups --delete --group gone", "GroupIdNotFoundException")
-    run.tool("kafka-consumer-groups --describe --group gone", "GroupIdNotFoundException", ends=1)
+    run.tool("kafka-consumer-groups --describe --group gone", "GroupIdNotFoundException: Group gone not found.")
 
 
 def of_protocol(run: Run, protocol: str, type_name: str) -> None:

@@ -139,8 +139,9 @@ class Run:
             why = f"does not show {', '.join(lacking)}"
         elif hides and not missing(hides, said):
             why = f"shows {shown(hides)}"
-        ending = [f"exit code {ends}"] if ends or not wanted else []
-        self._tell(Step(line, "; ".join([*map(shown, wanted), *ending]), why), took_s, said)
+        ending = [f"exit code {ends}"] if ends or not (wanted or hides) else []
+        absent = [f"not {shown(hides)}"] if hides else []
+        self._tell(Step(line, "; ".join([*map(shown, wanted), *absent, *ending]), why), took_s, said)
 
     def _tell(self, step: Step, took_s: float, said: str) -> None:
         self.sections[-1].steps.append(step)
