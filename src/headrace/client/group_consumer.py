@@ -53,8 +53,10 @@ class GroupConsumer(Consumer):
         "_failure",
         "_given",
         "_given_as",
+        "_held",
         "_membership",
         "_offsets",
+        "_released",
         "_stopped",
         "assigned",
         "lost",
@@ -118,6 +120,9 @@ class GroupConsumer(Consumer):
         """What the last call gave out: where to go on behind it."""
         self._given_as: GroupMember | None = None
         """Who this was when a part of that went to somebody else."""
+        self._held: dict[TopicPartition, None] = {}
+        """Of which something was given out that somebody may still be at work on, although they are gone."""
+        self._released = asyncio.Event()
         self._done: dict[TopicPartition, OffsetToCommit] = {}
         """What is done with and not committed."""
         self._stopped: dict[TopicPartition, None] = {}
@@ -190,6 +195,11 @@ class GroupConsumer(Consumer):
     async def give(self, partitions: Sequence[TopicPartition]) -> None:
         for partition in partitions:
             self._stopped.pop(partition, None)
+        # The same partition in the same generation again, when a coordinator lost its last one: what is done with it
+        # is to be committed before it is asked for.
+        while any(partition in self._held and partition not in self._stopped for partition in partitions):
+            self._released.clear()
+            await self._released.wait()
         committed = await self._offsets.committed(partitions, self._membership.member)
         partitions = [partition for partition in partitions if partition not in self._stopped]
         self.assign([*self.assignment, *partitions])
@@ -207,8 +217,11 @@ class GroupConsumer(Consumer):
         self._stopped |= gone
         self.assign([partition for partition in self.assignment if partition not in gone])
         # Whoever is at work on what was given out of these must not commit it in the name of another generation.
-        if self._given_as is None and any(partition in self._given for partition in gone):
+        held = [partition for partition in gone if partition in self._given]
+        self._held |= dict.fromkeys(held)
+        if self._given_as is None and held:
             self._given_as = self._membership.member
+        self._released.set()
 
     async def take(self, partitions: Sequence[TopicPartition]) -> None:
         if not partitions:
@@ -241,7 +254,7 @@ class GroupConsumer(Consumer):
 
     async def poll(self, max_records: int = 500, timeout_s: float | None = None) -> list[ConsumedRecord]:
         self._settle()
-        self._given_as = None
+        self._release()
         records = await super().poll(max_records, timeout_s)
         for record in records:
             self._given[record.topic, record.partition] = OffsetToCommit(record.offset + 1, record.leader_epoch)
@@ -249,13 +262,18 @@ class GroupConsumer(Consumer):
 
     async def __anext__(self) -> ConsumedRecord:
         self._settle()
-        self._given_as = None
+        self._release()
         record = await super().__anext__()
         self._given[record.topic, record.partition] = OffsetToCommit(record.offset + 1, record.leader_epoch)
         return record
 
-    def _settle(self) -> None:
+    def _release(self) -> None:
         """Whoever asks for more is done with what was given out, or has given it up."""
+        self._given_as = None
+        self._held.clear()
+        self._released.set()
+
+    def _settle(self) -> None:
         if self._given:
             self._done |= self._given
             self._given = {}
