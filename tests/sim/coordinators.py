@@ -29,7 +29,7 @@ COORDINATING = NODE | {
     "group.min.session.timeout.ms": "100",
     "group.consumer.min.session.timeout.ms": "100",
     "group.consumer.min.heartbeat.interval.ms": "10",
-    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "150",
     "offsets.topic.num.partitions": "2",
     "offsets.load.buffer.size": "300",
     "transaction.state.log.load.buffer.size": "300",
@@ -41,7 +41,7 @@ COORDINATING = NODE | {
 }
 CLIENT_ODDS = Odds(crash_in_call=0, crash_at_callback=1, machine_crash=0, cut_both=1, partition=0, stall=2)
 WIRE_ODDS = Odds(process_crash=0, crash_in_call=0, crash_at_callback=0, machine_crash=0, pause=1, stall=8)
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 25.0
 """For what must come to its end by itself, when there is no more trouble."""
 
 

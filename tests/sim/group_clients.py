@@ -15,7 +15,7 @@ from headrace.errors import HeadraceError
 from headrace.testing.sim.process import Process
 from tests.sim.node_clients import Seen, TopicPartition, connected, read_all
 
-HEARTBEAT_S = 0.1
+HEARTBEAT_S = 0.15
 GROUP = "readers"
 TOPIC = "source"
 

@@ -6,6 +6,7 @@ import pytest
 
 from headrace.testing.sim.run import run_seed
 from headrace.testing.sim.simulation import Scenario
+from tests.sim.coordinators import coordinators
 from tests.sim.echo import echo
 from tests.sim.ledger import ledger
 from tests.sim.node import node
@@ -14,7 +15,7 @@ SEEDS_A_TEST = 25
 
 
 @pytest.mark.parametrize("first", range(0, 100, SEEDS_A_TEST))
-@pytest.mark.parametrize("scenario", [echo, ledger, node])
+@pytest.mark.parametrize("scenario", [echo, ledger, node, coordinators])
 def test_seeds(scenario: Scenario, first: int) -> None:
     for seed in range(first, first + SEEDS_A_TEST):
         run = run_seed(scenario, seed)

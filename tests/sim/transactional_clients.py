@@ -55,7 +55,7 @@ class Transactor:
             async with connected(process, operation_timeout_s=2.0, request_timeout_s=request_timeout_s) as client:
                 producer = client.transactional_producer(
                     self._transactional_id if chance.random() < 0.7 else f"{self.name}-{self._made}",
-                    transaction_timeout_ms=chance.choice((500, 20_000)),
+                    transaction_timeout_ms=chance.choice((500, 6000)),
                     delivery_timeout_s=chance.choice((0.5, 5.0)),
                 )
                 try:
@@ -195,9 +195,11 @@ class Transformer:
             transaction.reads.append(text_of(record))
             producer.send_soon("image", record.value, partition=record.partition)
             next_offsets[record.topic, record.partition] = record.offset + 1
+        if chance.random() < 0.15:  # what it has read may be somebody else's by then
+            await asyncio.sleep(chance.expovariate(1 / 0.4))
         member = consumer.member
         await producer.send_offsets(next_offsets, member)
-        if chance.random() < 0.15:  # what it has read may be somebody else's when it commits
+        if chance.random() < 0.15:
             await asyncio.sleep(chance.expovariate(1 / 0.4))
         transaction.end = End.MAYBE
         self._seen.simulation.event(f"{transaction.name} of generation {member.generation} commits {next_offsets}")
