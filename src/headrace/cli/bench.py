@@ -20,7 +20,7 @@ from headrace.cli.output import print_json, remark
 from headrace.cli.produce import Acks, Codec
 from headrace.cli.progress import Bar, rate_text
 from headrace.cli.quantities import plural, size_text
-from headrace.errors import HeadraceError
+from headrace.errors import Error, HeadraceError, Refused
 
 if TYPE_CHECKING:
     from headrace.cli.bench_load import Load
@@ -251,8 +251,8 @@ def _measure(
     result = Result(what, {})
 
     async def prepare(client: Client) -> None:
-        info = await _topic(client, topic, partitions, replication, load.record_bytes)
-        load.topic = info.name
+        load.topic = topic or f"headrace-bench-{os.urandom(4).hex()}"  # known before it is there, so that it is deleted
+        info = await _topic(client, load, partitions, replication, is_made=topic is None)
         result.conditions |= await _conditions(client, what, load, info, client_text, is_made=topic is None)
         result.settings |= {"client": kind.value, "partitions": len(info.partitions), **asdict(load)}
         if what == "consume" and topic is None:
@@ -272,7 +272,7 @@ def _measure(
             run(bootstrap, measure)
     finally:
         if topic is None and load.topic and not keep:
-            run(bootstrap, lambda client: client.admin.delete_topics([load.topic]))
+            run(bootstrap, lambda client: _delete(client, load.topic))
     _tell(result, plot, as_json=as_json)
 
 
@@ -307,20 +307,27 @@ def _rdkafka(what: str) -> Callable[..., None]:
     return {"produce": load.produce, "consume": load.consume, "latency": load.there_and_back}[what]
 
 
-async def _topic(
-    client: Client, name: str | None, partitions: int, replication: int | None, record_bytes: int
-) -> TopicInfo:
+async def _topic(client: Client, load: Load, partitions: int, replication: int | None, *, is_made: bool) -> TopicInfo:
     from headrace.client import NewTopic
 
-    if name is not None:
+    if not is_made:
         topics = await all_topics(client)
-        if name not in topics:
-            raise unknown_topic(name, topics)
-        return topics[name]
-    name = f"headrace-bench-{os.urandom(4).hex()}"
-    configs = {"max.message.bytes": str(2 * record_bytes)} if record_bytes >= LARGE_RECORD_BYTES else {}
-    await client.admin.create_topics([NewTopic(name, partitions, -1 if replication is None else replication, configs)])
-    return (await client.admin.describe_topics([name]))[name]
+        if load.topic not in topics:
+            raise unknown_topic(load.topic, topics)
+        return topics[load.topic]
+    configs = {"max.message.bytes": str(2 * load.record_bytes)} if load.record_bytes >= LARGE_RECORD_BYTES else {}
+    copies = -1 if replication is None else replication
+    await client.admin.create_topics([NewTopic(load.topic, partitions, copies, configs)])
+    return (await client.admin.describe_topics([load.topic]))[load.topic]
+
+
+async def _delete(client: Client, topic: str) -> None:
+    """The topic that was made; one that never was is gone, too."""
+    try:
+        await client.admin.delete_topics([topic])
+    except Refused as refused:
+        if refused.error is not Error.UNKNOWN_TOPIC_OR_PARTITION:
+            raise
 
 
 async def _conditions(

@@ -200,7 +200,7 @@ def _time(given: dict[str, Any], otherwise: int | None) -> int | None:
 
 
 def header(text: str) -> Header:
-    """NAME=VALUE of an option; a value of `-` alone is not special, and NAME alone has none."""
+    """NAME=VALUE of an option; NAME alone is a header without a value."""
     name, is_given, value = text.partition("=")
     if not name:
         raise Misused(f"--header {text}: write NAME=VALUE")
