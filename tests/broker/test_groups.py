@@ -10,6 +10,7 @@ import pytest
 
 from headrace.broker.group_notes import A_SECOND_MAX, GroupNotes
 from headrace.coordinator.groups.note import Note
+from headrace.coordinator.runtime import ASKED_AT_ONCE
 from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
@@ -145,6 +146,27 @@ def test_groups_are_listed_by_state_and_type_and_deleted_with_their_offsets() ->
             assert (old.group_state, old.error_code) == ("Dead", Error.NONE)
             new = (await ask(peer, m.DescribeGroupsRequest(groups=["empty"]), 6)).groups[0]
             assert (new.group_state, new.error_code) == ("Dead", Error.GROUP_ID_NOT_FOUND)
+
+    run(check())
+
+
+def test_very_many_groups_in_one_request_are_answered_in_their_order() -> None:
+    """They are asked for in steps, and each has its place."""
+
+    async def check() -> None:
+        names = [f"g{number}" for number in range(3 * ASKED_AT_ONCE)]
+        async with running(offsets_topic_num_partitions="2") as node, connected(node) as peer:
+            await find(peer, *names[:8])
+            described = await ask(peer, m.DescribeGroupsRequest(groups=names), 5)
+            assert [group.group_id for group in described.groups] == names
+            consumers = await ask(peer, m.ConsumerGroupDescribeRequest(group_ids=names), 1)
+            assert [group.group_id for group in consumers.groups] == names
+            kind = m.OffsetFetchRequest
+            body = kind(groups=[kind.OffsetFetchRequestGroup(group_id=name, topics=None) for name in names])
+            assert [group.group_id for group in (await ask(peer, body, 9)).groups] == names
+            deleted = await ask(peer, m.DeleteGroupsRequest(groups_names=names), 2)
+            assert {result.error_code for result in deleted.results} == {Error.GROUP_ID_NOT_FOUND}
+            assert [result.group_id for result in deleted.results] == names
 
     run(check())
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.coordinator.runtime import ASKED_AT_ONCE
 from headrace.coordinator.shard import ProducerStamp
 from headrace.errors import Error, Refused
 from headrace.protocol import messages as m
@@ -45,6 +47,23 @@ def test_a_reply_waits_until_its_records_are_committed_and_the_next_request_sees
     assert not first.is_there
     toys.host.drain()
     assert (str(first.message), str(second.message)) == ("a=1", "a=2")
+
+
+@pytest.mark.parametrize("count", [ASKED_AT_ONCE, ASKED_AT_ONCE + 1])
+def test_a_request_about_very_many_keys_lets_others_be_served_in_between(count: int) -> None:
+    toys, asked = Toys(), 0
+
+    def asks() -> Iterator[None]:
+        nonlocal asked
+        for _ in range(count):
+            toys.get("a")
+            asked += 1
+            yield
+
+    toys.runtime.ask_many(asks(), count)
+    assert asked == (count if count <= ASKED_AT_ONCE else 0), "not in the round in which the request came"
+    toys.host.drain()
+    assert asked == count
 
 
 def test_what_one_round_of_the_loop_decides_is_one_batch() -> None:

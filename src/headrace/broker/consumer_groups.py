@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from headrace.broker.operations import GROUP_OPERATIONS
@@ -44,12 +45,17 @@ class ConsumerGroupApis:
         if not group_ids:
             return m.ConsumerGroupDescribeResponse()
         gathered = _Described(SlotReply(connection, request, _refused_describe, self.describe_errors), body, group_ids)
-        for index, group_id in enumerate(group_ids):
-            part = _DescribedReply(gathered, index)
-            if group_id:
-                self._groups.ask(group_id, partial(_describe, group_id, part), part)
-            else:
-                part.refuse(Error.INVALID_GROUP_ID)
+
+        def asks() -> Iterator[None]:
+            for index, group_id in enumerate(group_ids):
+                part = _DescribedReply(gathered, index)
+                if group_id:
+                    self._groups.ask(group_id, partial(_describe, group_id, part), part)
+                else:
+                    part.refuse(Error.INVALID_GROUP_ID)
+                yield
+
+        self._groups.ask_many(asks(), len(group_ids))
         return None
 
 

@@ -6,6 +6,7 @@ A reply may be long in coming: whoever joins waits for the others. It has a plac
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -105,9 +106,14 @@ class GroupApis:
             return m.DescribeGroupsResponse()
         reply = SlotReply(connection, request, _refused_describe, self.describe_errors)
         gathered = Gathered(len(group_ids), partial(_described, reply, body))
-        for place, group_id in enumerate(group_ids):
-            part = gathered.part(place, partial(_refused_group, group_id, request.version))
-            self._groups.ask(group_id, partial(_describe, group_id, request.version, part), part)
+
+        def asks() -> Iterator[None]:
+            for place, group_id in enumerate(group_ids):
+                part = gathered.part(place, partial(_refused_group, group_id, request.version))
+                self._groups.ask(group_id, partial(_describe, group_id, request.version, part), part)
+                yield
+
+        self._groups.ask_many(asks(), len(group_ids))
         return None
 
     def delete(self, connection: Connection, request: Request) -> m.DeleteGroupsResponse | None:
@@ -117,9 +123,14 @@ class GroupApis:
             return m.DeleteGroupsResponse()
         reply = SlotReply(connection, request, _refused_delete, self.delete_errors)
         gathered = Gathered(len(group_ids), partial(_deleted, reply))
-        for place, group_id in enumerate(group_ids):
-            part = gathered.part(place, partial(_refused_deletion, group_id))
-            self._groups.ask(group_id, partial(_delete, group_id, part), part)
+
+        def asks() -> Iterator[None]:
+            for place, group_id in enumerate(group_ids):
+                part = gathered.part(place, partial(_refused_deletion, group_id))
+                self._groups.ask(group_id, partial(_delete, group_id, part), part)
+                yield
+
+        self._groups.ask_many(asks(), len(group_ids))
         return None
 
 

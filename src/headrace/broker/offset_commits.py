@@ -5,6 +5,7 @@ A commit is answered when it is committed itself, without a task: its reply has 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
@@ -51,9 +52,16 @@ class OffsetCommits:
             return m.OffsetFetchResponse()
         reply = SlotReply(connection, request, _refused_fetch, self.fetch_errors)
         gathered = _Fetches(request, reply, len(groups))
-        for index, asked in enumerate(groups):
-            part = _FetchReply(gathered, index, asked)
-            self._groups.ask(asked.group_id, partial(_fetch, asked, request.version, body.require_stable, part), part)
+
+        def asks() -> Iterator[None]:
+            for index, asked in enumerate(groups):
+                part = _FetchReply(gathered, index, asked)
+                self._groups.ask(
+                    asked.group_id, partial(_fetch, asked, request.version, body.require_stable, part), part
+                )
+                yield
+
+        self._groups.ask_many(asks(), len(groups))
         return None
 
     # --------------------------------------------------------------------------------------------------------- deleting

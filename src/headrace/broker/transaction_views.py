@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
@@ -66,12 +66,17 @@ class TransactionViews:
         gathered = _Describing(
             SlotReply(connection, request, _refused_describe, self.describe_errors), len(body.transactional_ids)
         )
-        for number, transactional_id in enumerate(body.transactional_ids):
-            reply = _One(gathered, number, transactional_id)
-            if transactional_id:
-                self._runtime.ask(transactional_id, partial(_describe, transactional_id, reply), reply)
-            else:
-                reply.refuse(Error.INVALID_REQUEST)
+
+        def asks() -> Iterator[None]:
+            for number, transactional_id in enumerate(body.transactional_ids):
+                reply = _One(gathered, number, transactional_id)
+                if transactional_id:
+                    self._runtime.ask(transactional_id, partial(_describe, transactional_id, reply), reply)
+                else:
+                    reply.refuse(Error.INVALID_REQUEST)
+                yield
+
+        self._runtime.ask_many(asks(), len(body.transactional_ids))
         return None
 
 

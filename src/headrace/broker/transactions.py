@@ -6,7 +6,7 @@ producers do not know they are told in words of their time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final
 
@@ -103,8 +103,13 @@ class Transactions:
         gathered = _Gathered(version, len(wanted), answered)
         if not wanted:
             answered(m.AddPartitionsToTxnResponse())
-        for number, transaction in enumerate(wanted):
-            self._add_one(version, transaction, _Part(gathered, number, transaction))
+
+        def asks() -> Iterator[None]:
+            for number, transaction in enumerate(wanted):
+                self._add_one(version, transaction, _Part(gathered, number, transaction))
+                yield
+
+        self._runtime.ask_many(asks(), len(wanted))
 
     def _add_one(self, version: int, transaction: Wanted, reply: _Part) -> None:
         transactional_id, partitions = transaction.transactional_id, _partitions(transaction.topics)

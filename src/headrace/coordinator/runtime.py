@@ -8,8 +8,8 @@ they have: a group id, a transactional id.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Any, Generic
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Generic
 
 from headrace.coordinator.hosted import HostedShard, Operation, S
 from headrace.coordinator.shard import Effect, ProducerStamp, Reply, Timers
@@ -25,6 +25,9 @@ from headrace.storage.append import Appended
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
+
+ASKED_AT_ONCE: Final = 200
+"""Keys of one request, each of which takes some 10 microseconds."""
 
 
 class Runtime(Generic[S]):
@@ -100,6 +103,15 @@ class Runtime(Generic[S]):
             reply.refuse(Error.NOT_COORDINATOR)
         else:
             hosted.ask(operation, reply)
+
+    def ask_many(self, asks: Iterator[None], count: int) -> None:
+        """For a request about many keys: `asks` asks for one of `count` in each step. Beyond some, others are served in
+        between."""
+        if count > ASKED_AT_ONCE:
+            self.slices.add(asks)
+        else:
+            for _ in asks:
+                pass
 
     def shard_of(self, key: str) -> S | None:
         """The shard itself, if it can be asked now: for what changes nothing that is in the log, and may be answered
