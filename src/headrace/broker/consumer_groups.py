@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from typing import TYPE_CHECKING
 
 from headrace.broker.operations import GROUP_OPERATIONS
 from headrace.broker.slot_reply import SlotReply
-from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Outcome, Reply
 from headrace.errors import Error
@@ -15,6 +15,9 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 from headrace.protocol.message import Message
+
+if TYPE_CHECKING:
+    from headrace.coordinator.groups.shard import GroupShard
 
 DescribedGroup = m.ConsumerGroupDescribeResponse.DescribedGroup
 

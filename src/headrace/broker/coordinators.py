@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from headrace.broker.consumer_groups import ConsumerGroupApis
 from headrace.broker.find_coordinator import FindCoordinator
@@ -16,9 +17,7 @@ from headrace.broker.state_topics import StateTopics, state_topics_of
 from headrace.broker.topics import Creates
 from headrace.broker.transaction_coordinator import TransactionCoordinator
 from headrace.config import NodeConfig
-from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.note import Note
-from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Timers
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS
@@ -28,6 +27,9 @@ from headrace.protocol import messages as m
 from headrace.protocol.compression import Compression
 from headrace.replica.manager import Replicas
 from headrace.storage.workers import Workers
+
+if TYPE_CHECKING:
+    from headrace.coordinator.groups.shard import GroupShard
 
 
 class Coordinators:
@@ -89,6 +91,10 @@ class Coordinators:
         )
 
     def _group_shard(self, timers: Timers, leader_epoch: int) -> GroupShard:
+        # When the first one is made: a node without groups starts sooner without them.
+        from headrace.coordinator.groups.context import GroupContext
+        from headrace.coordinator.groups.shard import GroupShard
+
         config = self._config
         return GroupShard(
             GroupContext(

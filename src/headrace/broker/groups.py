@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.group_replies import Gathered
 from headrace.broker.operations import GROUP_OPERATIONS
 from headrace.broker.slot_reply import SlotReply
 from headrace.coordinator.groups.listing import listed
-from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Outcome, Reply
 from headrace.errors import Error, Refused
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
+
+if TYPE_CHECKING:
+    from headrace.coordinator.groups.shard import GroupShard
 
 DescribedGroup = m.DescribeGroupsResponse.DescribedGroup
 DeletedGroup = m.DeleteGroupsResponse.DeletableGroupResult

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.slot_reply import SlotReply
-from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Outcome, Reply
 from headrace.errors import Error
@@ -18,6 +17,9 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 from headrace.protocol.message import Message
+
+if TYPE_CHECKING:
+    from headrace.coordinator.groups.shard import GroupShard
 
 GROUPS_SINCE: Final = 8
 """From this version of OffsetFetch on, one request asks for many groups (KIP-709)."""

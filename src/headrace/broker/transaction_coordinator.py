@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from headrace.broker.broker_calls import BrokerCalls
 from headrace.broker.producer_ids import ProducerIds
@@ -14,7 +15,6 @@ from headrace.broker.transaction_views import TransactionViews
 from headrace.broker.transactional_offsets import TransactionalOffsets
 from headrace.broker.transactions import Transactions
 from headrace.config.transactions import TransactionConfig
-from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.markers import Markers
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Timers
@@ -26,6 +26,9 @@ from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 from headrace.replica.manager import Replicas
 from headrace.storage.workers import Workers
+
+if TYPE_CHECKING:
+    from headrace.coordinator.groups.shard import GroupShard
 
 
 class TransactionCoordinator:

@@ -8,11 +8,10 @@ transaction hanging, and with it the group (hazard 5).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.produce_transactional import TopicPartition, Verifier
 from headrace.broker.slot_reply import SlotReply
-from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS
 from headrace.errors import Error, Refused
@@ -23,6 +22,9 @@ from headrace.protocol.message import Message
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.storage.verification import Verification
+
+if TYPE_CHECKING:
+    from headrace.coordinator.groups.shard import GroupShard
 
 ADDS_SINCE: Final = 5
 """From this version on, the group is added to the transaction by the commit."""

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol, TypeAlias
 
-from headrace.storage.cleaning import clean
 from headrace.storage.cleaning_job import Cleaned, CleaningFailed, CleaningJob, Step, Trouble, decode_line
 from headrace.storage.disk import Disk
 
@@ -35,6 +34,8 @@ class InlineWork:
     __slots__ = ("_steps",)
 
     def __init__(self, job: CleaningJob, disk: Disk) -> None:
+        from headrace.storage.cleaning import clean  # which a node that lets a process clean never needs
+
         self._steps = clean(job, disk)
 
     def next_step(self) -> Step:
