@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,25 +15,10 @@ from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.storage.cleaning_work import InlineWork
 from headrace.storage.disk import Disk
-from headrace.storage.workers import Done, Result
 from headrace.testing.disk import FaultyDisk
+from headrace.testing.workers import LoopWorkers
 
 TIMEOUT_SECONDS = 30.0
-
-
-class LoopWorkers:
-    """Jobs run in the loop's next round."""
-
-    def run(self, job: Callable[[], Result], done: Done[Result]) -> None:
-        asyncio.get_running_loop().call_soon(self._run, job, done)
-
-    def _run(self, job: Callable[[], Result], done: Done[Result]) -> None:
-        try:
-            result = job()
-        except Exception as error:
-            done(None, error)
-        else:
-            done(result, None)
 
 
 def memory_ports(disk: Disk, seed: int = 0) -> NodePorts:
@@ -52,7 +37,9 @@ def memory_ports(disk: Disk, seed: int = 0) -> NodePorts:
 @asynccontextmanager
 async def running(disk: Disk | None = None, seed: int = 0, **settings: str) -> AsyncIterator[Node]:
     """Settings are named with underscores."""
-    texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listen": "off"} | {key.replace("_", "."): text for key, text in settings.items()}
+    texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "http.listen": "off"} | {
+        key.replace("_", "."): text for key, text in settings.items()
+    }
     node = Node(NodeConfig.parse(texts), memory_ports(disk or FaultyDisk(), seed))
     try:
         await node.start()
