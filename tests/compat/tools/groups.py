@@ -12,7 +12,7 @@ PROTOCOLS = {"classic": "Classic", "consumer": "Consumer"}
 def run(run: Run) -> None:
     run.begin("Groups")
     run.tool("kafka-topics --create --topic work --partitions 2", "Created topic work.")
-    run.tool("kafka-verifiable-producer --topic work --max-messages 100", '"acked":100')
+    run.tool("kafka-verifiable-producer --topic work --max-messages 100 --repeating-keys 10", '"acked":100')
     for protocol, type_name in PROTOCOLS.items():
         of_protocol(run, protocol, type_name)
     run.tool("kafka-consumer-groups --delete --group gone", "GroupIdNotFoundException")
