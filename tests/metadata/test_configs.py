@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -63,7 +64,7 @@ def test_both_ways_come_to_the_same_and_refuse_the_same(
 
 
 def _fields(image: Image) -> dict[str, Any]:
-    return {name: getattr(image, name) for name in image.__slots__}
+    return {field.name: getattr(image, field.name) for field in dataclasses.fields(image)}
 
 
 def test_what_a_node_was_started_with_is_checked_together_with_what_is_set() -> None:
