@@ -1,4 +1,4 @@
-"""A member of a group by the new protocol, beside a coordinator that is played."""
+"""Members of groups by both protocols, beside a coordinator that is played."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace.client.backoff import Backoff
+from headrace.client.classic_membership import ClassicMembership, _write_assignment
 from headrace.client.membership import ConsumerMembership
 from headrace.client.transaction import GroupMember
 from headrace.errors import HeadraceError
@@ -154,6 +155,47 @@ def test_hazard_13_it_stops_as_who_it_was_before_the_epoch_that_takes_something_
         await until(lambda: owner.owned == [("in", 1)])
         assert owner.was == [(GroupMember("a-group", 1, "a-member"), [("in", 0)])]
         assert membership.member.generation == 2
+        await membership.leave(0.1)
+
+    asyncio.run(scenario())
+
+
+def test_a_classic_member_that_could_not_sync_joins_again() -> None:
+    """It is in the generation, and its heartbeats are fine; but nobody has told it what it has."""
+
+    class Coordinator:
+        def __init__(self) -> None:
+            self.syncs = 0
+
+        async def call(self, kind: object, key: str, message: Any, *_: object, **options: object) -> object:
+            await asyncio.sleep(0)
+            if isinstance(message, m.JoinGroupRequest):
+                return m.JoinGroupResponse(generation_id=1, member_id="a-member", leader="another")
+            if isinstance(message, m.HeartbeatRequest):
+                return m.HeartbeatResponse()
+            if isinstance(message, m.LeaveGroupRequest):
+                return m.LeaveGroupResponse()
+            self.syncs += 1
+            if self.syncs == 1:
+                raise Disconnected("nobody answers.")
+            return m.SyncGroupResponse(assignment=_write_assignment([("in", 0)]))
+
+    async def scenario() -> None:
+        owner = Owner()
+        cluster: Any = SimpleNamespace(backoff=lambda: Backoff(0.001, 0.001, random.Random(1)))
+        coordinators: Any = Coordinator()
+        membership = ClassicMembership(
+            cluster,
+            coordinators,
+            owner,
+            group_id="a-group",
+            instance_id=None,
+            session_timeout_ms=1000,
+            rebalance_timeout_ms=1000,
+            heartbeat_s=0.001,
+        )
+        membership.subscribe(["in"], None)
+        await until(lambda: owner.owned == [("in", 0)])
         await membership.leave(0.1)
 
     asyncio.run(scenario())

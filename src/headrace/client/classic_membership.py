@@ -166,26 +166,32 @@ class ClassicMembership:
             return
         self._must_join.clear()
         self._member_id, self._generation = joined.member_id, joined.generation_id
-        assignments = []
-        if joined.leader == joined.member_id and not joined.skip_assignment:
-            assignments = await self._assign(joined.members)
-        synced: m.SyncGroupResponse = await self._call(
-            m.SyncGroupRequest(
-                group_id=self._group_id,
-                generation_id=self._generation,
-                member_id=self._member_id,
-                group_instance_id=self._instance_id,
-                protocol_type=joined.protocol_type,
-                protocol_name=joined.protocol_name,
-                assignments=assignments,
-            ),
-            timeout_s=wait_s,
-        )
+        try:
+            synced = await self._sync(joined, wait_s)
+        except HeadraceError:
+            self._must_join.set()  # to be in the generation is not enough: nobody would say what is whose
+            raise
         if self._is_over(Error.of(synced.error_code)):
             return
         self._owned = _read_assignment(synced.assignment)
         if self._owned:
             self._giving = asyncio.get_running_loop().create_task(self._give(self._owned))
+
+    async def _sync(self, joined: m.JoinGroupResponse, wait_s: float) -> m.SyncGroupResponse:
+        assignments = []
+        if joined.leader == joined.member_id and not joined.skip_assignment:
+            assignments = await self._assign(joined.members)
+        request = m.SyncGroupRequest(
+            group_id=self._group_id,
+            generation_id=self._generation,
+            member_id=self._member_id,
+            group_instance_id=self._instance_id,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+            assignments=assignments,
+        )
+        synced: m.SyncGroupResponse = await self._call(request, timeout_s=wait_s)
+        return synced
 
     async def _give(self, partitions: list[TopicPartition]) -> None:
         try:
