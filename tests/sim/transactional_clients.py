@@ -201,6 +201,9 @@ class Transformer:
         await producer.send_offsets(next_offsets, member)
         if chance.random() < 0.15:
             await asyncio.sleep(chance.expovariate(1 / 0.4))
+        elif chance.random() < 0.1:
+            await consumer.close()  # whoever gets its partitions has to wait for the transaction (KIP-447)
+            await asyncio.sleep(chance.expovariate(1 / 0.2))
         transaction.end = End.MAYBE
         self._seen.simulation.event(f"{transaction.name} of generation {member.generation} commits {next_offsets}")
         await producer.commit()
