@@ -34,8 +34,8 @@ class Defect(NamedTuple):
     """Within how many seeds it must be found."""
 
 
-def first_failure(scenario: Scenario, seeds: int) -> Run:
-    for seed in range(seeds):
+def first_failure(scenario: Scenario, seeds: int, first: int = 0) -> Run:
+    for seed in range(first, first + seeds):
         run = run_seed(scenario, seed)
         if not run.is_ok:
             return run
