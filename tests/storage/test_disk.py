@@ -315,3 +315,24 @@ def test_a_name_that_leads_nowhere_is_not_scanned(tmp_path: Path) -> None:
     (tmp_path / "there").write_bytes(b"123")
     (tmp_path / "gone").symlink_to(tmp_path / "missing")  # as a file that is removed between its listing and its stat
     assert {name: stat.size for name, stat in disk.scan().items()} == {"there": 3}
+
+
+def test_a_read_that_must_not_wait_leaves_the_device_alone(tmp_path: Path) -> None:
+    disk = LocalDisk(str(tmp_path))
+    file = disk.open("cold", create=True)
+    content = bytes(range(256)) * (8 << 12)
+    file.write(0, [content])
+    file.datasync()
+    buffer = bytearray(1 << 20)
+    assert file.read_cached(0, buffer) == len(buffer)
+    assert file.read_cached(len(content) - 20_000, bytearray(40_000)) == 20_000, "up to the end of the file"
+    file.forget_cached()
+    if file._is_cached(4 << 20, 1 << 20):
+        pytest.skip("this system keeps it in memory, or does not tell")
+    for position in range(4 << 20, 8 << 20, 1 << 20):
+        assert file.read_cached(position, buffer) is None
+    assert not file._is_cached(4 << 20, 4 << 20), "nobody has begun to read it"
+    assert file.read_cold(0, buffer) == len(buffer)
+    assert buffer == content[: 1 << 20]
+    file.close()
+    disk.close()

@@ -208,7 +208,7 @@ class ColdRead:
         while parts:
             gathered, file, position, into = parts.pop()
             try:
-                if file.read_into(position, into) < len(into):
+                if file.read_cold(position, into) < len(into):
                     raise DiskError(file.path, "it is shorter than its log says")
             except HeadraceError as error:
                 self.failed.append((gathered, error))

@@ -74,6 +74,10 @@ class File(ABC):
     def read_cached(self, position: int, buffer: bytearray | memoryview) -> int | None:
         """Reads without waiting for the device: some of the bytes, 0 at the end, or None when it would wait."""
 
+    def read_cold(self, position: int, buffer: bytearray | memoryview) -> int:
+        """As `read_into`, for whoever reads on behind it next, and expects to wait for the device."""
+        return self.read_into(position, buffer)
+
     def read_impatiently(self, disk: Disk, position: int, size: int) -> bytes:
         """As `read`, but raises ReadWouldWait instead of waiting for the device."""
         buffer = bytearray(size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import functools
+import mmap
 import os
 import re
 import stat as stat_bits
@@ -156,12 +157,13 @@ class LocalDisk(Disk):
 
 
 class LocalFile(File):
-    __slots__ = ("_descriptor", "_disk")
+    __slots__ = ("_descriptor", "_disk", "_is_random")
 
     def __init__(self, disk: LocalDisk, path: str, descriptor: int) -> None:
         super().__init__(path)
         self._disk = disk
         self._descriptor = descriptor
+        self._is_random = False
 
     def write(self, position: int, buffers: Sequence[Bytes]) -> int:
         try:
@@ -218,6 +220,9 @@ class LocalFile(File):
     def read_cached(self, position: int, buffer: bytearray | memoryview) -> int | None:
         if sys.platform != "linux":
             return self.read_into(position, buffer)
+        # A read that must not wait starts the read-ahead, and may wait with that for room in the device's queue.
+        if len(buffer) >= _ASKED_BYTES_MIN and not self._is_cached(position, len(buffer)):
+            return None
         try:
             return os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
@@ -226,6 +231,27 @@ class LocalFile(File):
             if error.errno == errno.EOPNOTSUPP:
                 return self.read_into(position, buffer)
             raise self._error(error) from error
+
+    def read_cold(self, position: int, buffer: bytearray | memoryview) -> int:
+        if sys.platform != "linux":
+            return self.read_into(position, buffer)
+        if not self._is_random:
+            # Marks for read-ahead would make whoever reads them start more of it, on the loop: it is asked for instead.
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            self._is_random = True
+        found = self.read_into(position, buffer)
+        os.posix_fadvise(self._descriptor, position + found, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        return found
+
+    def _is_cached(self, position: int, size: int) -> bool:
+        """Whether a range of the file is in memory, or on its way there; True where the system can't tell."""
+        cached_pages = _library().cached_pages
+        if cached_pages is None:
+            return True
+        found = cached_pages(self._descriptor, position, size)
+        if found is None or found >= _pages(position, position + size):
+            return True
+        return found >= _pages(position, min(position + size, self.size()))
 
     def size(self) -> int:
         try:
@@ -319,12 +345,14 @@ class _Library(NamedTuple):
 
     sync_file_range: Callable[[int, int, int, int], int] | None
     syncfs: Callable[[int], int] | None
+    cached_pages: Callable[[int, int, int], int | None] | None = None
+    """How many pages of a range are in memory; None when this file system does not tell."""
 
 
 @functools.cache
 def _library() -> _Library:
     if sys.platform != "linux":
-        return _Library(None, None)
+        return _Library(None, None, None)
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)
@@ -334,10 +362,27 @@ def _library() -> _Library:
     def syncfs(descriptor: int) -> int:
         return ctypes.get_errno() if library.syncfs(descriptor) else 0
 
+    system = ctypes.PyDLL(None, use_errno=True).syscall  # which does not wait, so the interpreter is kept
+    two, five = ctypes.c_uint64 * 2, ctypes.c_uint64 * 5
+
+    def cached_pages(descriptor: int, position: int, size: int) -> int | None:
+        found = five()
+        failed = system(_CACHESTAT, descriptor, ctypes.byref(two(position, size)), ctypes.byref(found), 0)
+        return None if failed else found[0]
+
     major, minor = re.findall(r"\d+", os.uname().release + ".0.0")[:2]
     # Before Linux 5.8 syncfs did not report a failed write-back, and a promise that can't fail is none (hazard 8).
-    return _Library(sync_file_range, syncfs if (int(major), int(minor)) >= (5, 8) else None)
+    version = (int(major), int(minor))
+    return _Library(sync_file_range, syncfs if version >= (5, 8) else None, cached_pages if version >= (6, 5) else None)
+
+
+def _pages(start: int, end: int) -> int:
+    return (end - 1) // mmap.PAGESIZE - start // mmap.PAGESIZE + 1 if end > start else 0
 
 
 _SYNC_FILE_RANGE_WRITE: Final = 2
+_CACHESTAT: Final = 451  # on every processor
+_ASKED_BYTES_MIN: Final = 16 << 10
+"""What is smaller is read at once: to ask first costs as much."""
+_AHEAD_BYTES: Final = 4 << 20
 _datasync: Final = _device_sync()
