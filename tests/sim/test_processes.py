@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import signal
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -414,3 +416,23 @@ def test_a_simulation_that_waits_for_ever_or_spins_for_ever_is_ended(monkeypatch
     monkeypatch.setattr("headrace.testing.sim.run.STEPS_LIMIT", 10_000)
     assert run_seed(waiting, 1).failure.startswith("Stuck")
     assert run_seed(spinning, 1).failure.startswith("OutOfTime")
+
+
+def test_what_a_coroutine_starts_while_it_is_thrown_away_keeps_nothing_alive() -> None:
+    """Else a campaign takes more memory with every seed."""
+    loops: list[weakref.ref[object]] = []
+
+    async def main(process: Process) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.gather(for_ever(process))
+
+    async def scenario(simulation: Simulation) -> None:
+        loops.append(weakref.ref(simulation.loop))
+        simulation.host("a").start("main", main)
+        await asyncio.sleep(1)
+
+    simulate(scenario)
+    gc.collect()
+    assert loops[0]() is None

@@ -96,11 +96,15 @@ def _end(simulation: Simulation) -> None:
     loop.close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a task that died before its first step was never awaited
-        for task in tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]
-            coroutine: Any = task.get_coro()
-            with suppress(BaseException):
-                coroutine.close()
+        asyncio._set_running_loop(loop)  # else asyncio's own loop keeps what a `finally` starts
+        try:
+            for task in tasks:
+                task._log_destroy_pending = False  # type: ignore[attr-defined]
+                coroutine: Any = task.get_coro()
+                with suppress(BaseException):
+                    coroutine.close()
+        finally:
+            asyncio._set_running_loop(None)
     loop.graveyard.clear()
 
 
