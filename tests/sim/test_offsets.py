@@ -65,9 +65,9 @@ def state_kept_after_a_failed_write(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [
-        (told_before_the_commit, range(5)),
-        (offsets_lost_at_the_load, range(5)),
-        (state_kept_after_a_failed_write, range(5)),
+        (told_before_the_commit, range(30)),
+        (offsets_lost_at_the_load, range(30)),
+        (state_kept_after_a_failed_write, range(100)),
     ],
 )
 def test_a_planted_defect_is_found(
