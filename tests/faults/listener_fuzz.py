@@ -189,7 +189,7 @@ def campaign(
             served = wire.ask(
                 m.ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"), 4
             ).api_keys
-        # To unregister the broker is an order that a node follows: it stops. Who may give it is a matter of permissions.
+        # To unregister the broker is an order that a node follows: it stops. Who may give it is for permissions to say.
         orders = m.UnregisterBrokerRequest.api_key
         apis = [(api.api_key, api.min_version, api.max_version) for api in served if api.api_key != orders]
         idle = [Wire(node.bootstrap) for _ in range(idle_connections)]
