@@ -122,10 +122,6 @@ class ClassicMembership:
                     await self._beat()
                 backoff.succeeded()
                 pause_s = self._heartbeat_s
-            except Fenced as error:
-                self._lose()
-                self._owner.fail(error)
-                return
             except Refused as error:
                 if not error.error.retriable:
                     self._lose()

@@ -152,10 +152,6 @@ class ConsumerMembership:
             try:
                 pause_s = await self._beat()
                 backoff.succeeded()
-            except Fenced as error:
-                self._lose()
-                self._owner.fail(error)
-                return
             except Refused as error:
                 if not error.error.retriable:
                     self._lose()
