@@ -175,8 +175,8 @@ def test_segments_close_by_size_and_by_time_and_indexes_are_as_dense_as_asked(tm
             await set_on(peer, "t", segment_bytes=str(1 << 30), index_interval_bytes="100")
             for _ in range(20):
                 await send(peer, b"v" * 200)
-            await set_on(peer, "t", segment_ms="1")
-            await send(peer, b"last")
+            await set_on(peer, "t", segment_ms="1000")
+            await send(peer, b"last", at_ms=now_ms() + 10_000)
             segments = files(folder, ".log")
             assert len(segments) == 4
             dense = folder / segments[2].replace(".log", ".index")
@@ -190,11 +190,13 @@ def test_segments_close_by_size_and_by_time_and_indexes_are_as_dense_as_asked(tm
 def test_preallocate_takes_the_disk_when_a_segment_begins(tmp_path: Path) -> None:
     async def check() -> None:
         async with node_in(tmp_path) as (_, peer):
-            await create(peer, "t", segment_bytes=str(1 << 20), segment_ms="1")
-            await send(peer, b"a")
+            await create(peer, "t", segment_bytes=str(1 << 20), segment_ms="1000")
+            begin_ms = now_ms() - 10_000
+            await send(peer, b"a", at_ms=begin_ms)
             await set_on(peer, "t", preallocate="true")
-            await send(peer, b"b")
-            await send(peer, b"c")
+            await send(peer, b"b", at_ms=begin_ms + 2000)
+            await send(peer, b"c", at_ms=begin_ms + 2000)
+            assert len(files(tmp_path / "t-0", ".log")) == 2
             last = files(tmp_path / "t-0", ".log")[-1]
             assert (tmp_path / "t-0" / last).stat().st_size == 1 << 20
             assert [record.value for record in await read_all(peer, "t")] == [b"a", b"b", b"c"]
