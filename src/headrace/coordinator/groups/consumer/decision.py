@@ -164,7 +164,7 @@ class Decision:
     def _assign(self, view: View, member_id: str, had: Assignment) -> Assignment:
         group = self.group
         previous = {**group.targets, member_id: had} if self._replaced is not None else group.targets
-        after = view.assign(self._known.default_assignor, previous)
+        after = view.assign(member_id, self._known.default_assignor, previous)
         self._outcome.records += target_records(group.group_id, group.targets, after, self.epoch)
         count = len(after) + sum([len(some) for assignment in after.values() for some in assignment.values()])
         group.assign_after_ms = self._now_ms + pause_ms(count)

@@ -55,8 +55,8 @@ class View:
                 every.update(dict.fromkeys(self.names(subscription)))
         return self._topics.hash(every, with_racks=self.has_racks)
 
-    def assign(self, default_assignor: str, previous: Mapping[str, Assignment]) -> dict[str, Assignment]:
-        """Every member's target. `previous` is what they were to have so far."""
+    def assign(self, asking: str, default_assignor: str, previous: Mapping[str, Assignment]) -> dict[str, Assignment]:
+        """Every member's target. `previous` is what they were to have so far; the one who is `asking` hears at once."""
         members: dict[str, MemberSpec] = {}
         with_racks = self.has_racks
         counts: dict[str, int] = {}
@@ -69,7 +69,11 @@ class View:
             if subscription.server_assignor is not None:
                 counts[subscription.server_assignor] = counts.get(subscription.server_assignor, 0) + 1
             members[member_id] = MemberSpec(
-                topic_ids, previous.get(member_id, NOTHING), subscription.rack_id, subscription.instance_id
+                topic_ids,
+                previous.get(member_id, NOTHING),
+                subscription.rack_id,
+                subscription.instance_id,
+                0 if member_id == asking else self._group.members[member_id].session_deadline_ms,
             )
         topics = {
             topic_id: self._topics.spec(topic_id, with_racks=with_racks)

@@ -18,6 +18,7 @@ def divide(
 ) -> list[list[int]]:
     """The partitions of each member. Nobody gets two more than another.
 
+    Of equal members the first are given, and the last keep: they come in the order in which they hear of it.
     `previous` has what each member had; a partition that two had is the first one's. With `in_runs`, a member that has
     room takes the next free ones in a row, else they are dealt out like cards.
     """
@@ -56,7 +57,8 @@ def _kept(
                 owner[partition] = member
                 mine.append(partition)
         owned.append(mine)
-    for member, mine in enumerate(owned):
+    for member in range(len(owned) - 1, -1, -1):  # the last first: see `divide`
+        mine = owned[member]
         if len(mine) <= least:
             continue
         room = least

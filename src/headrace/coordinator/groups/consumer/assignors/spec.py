@@ -20,6 +20,8 @@ class MemberSpec:
     """What it was to own so far."""
     rack: str | None = None
     instance_id: str | None = None
+    due_ms: int = 0
+    """When it is expected to ask next, and so to hear of what it gets."""
 
 
 @dataclass(slots=True)
@@ -43,3 +45,8 @@ class GroupSpec:
             return instance_id is None, member_id if instance_id is None else instance_id
 
         return sorted(self.members, key=key)
+
+    def soonest_first(self) -> list[str]:
+        """The members by when they will hear of what they get; else in the order above."""
+        members = self.members
+        return sorted(self.order(), key=lambda member_id: members[member_id].due_ms)

@@ -1,4 +1,8 @@
-"""The uniform assignor: all the partitions of all the topics, divided evenly over the members."""
+"""The uniform assignor: all the partitions of all the topics, divided evenly over the members.
+
+Members learn what they get when they ask next. So of members that are equal otherwise, whoever asks next is the first to
+get something, and the last that keeps more than others.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ from headrace.coordinator.groups.consumer.assignors.spec import Assignment, Grou
 
 
 def uniform_assignor(spec: GroupSpec) -> dict[str, Assignment]:
-    order = spec.order()
+    order = spec.soonest_first()
     members = [spec.members[member_id] for member_id in order]
     if not members:
         return {}
