@@ -2,74 +2,34 @@
 
 Each connection is a consumer without a group's protocol that commits one partition, waits for the answer, and commits
 again. Both brokers sync each batch before it counts (`log.flush.interval.messages=1`). Peers take turns; the first
-round is not counted. The client is one process of asyncio on the same machine, the same for both.
+round is not counted. The client is written in C and sends requests that were encoded beforehand, the same for both.
 
 The bar: at least twice Kafka's.
 """
 
 from __future__ import annotations
 
-import asyncio
-import struct
 import time
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple
 
-import uvloop
-
-from bench.node import peers
+from bench.node import load, peers
 from bench.node.report import arguments_of, middle, ratio, say, show
 from bench.node.topics import topic_of
 from headrace.protocol import messages as m
 from headrace.protocol.frame import write_request
 from tests.compat.wire import Wire
 
-CONNECTIONS: Final = (1, 20, 200)
-ROUND_S: Final = 6.0
+COMMITS: Final = {1: 6_000, 20: 40_000, 200: 80_000}
+"""By connections: how many of them a round has."""
 VERSION: Final = 9
 DURABLE: Final = ("log.flush.interval.messages=1",)
 CORRELATION_ID: Final = 7
-_SIZE: Final = struct.Struct(">i")
 
 
 class Result(NamedTuple):
     a_second: float
     cpu_us: float
     p99_ms: float
-
-
-class Committer(asyncio.Protocol):
-    def __init__(self, frame: bytes, found: list[float]) -> None:
-        self._frame = frame
-        self._found = found
-        self._buffer = b""
-        self._sent_s = 0.0
-        self._is_ended = False
-        self._transport: asyncio.Transport | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._send()
-
-    def _send(self) -> None:
-        assert self._transport is not None
-        self._sent_s = time.perf_counter()
-        self._transport.write(self._frame)
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        if len(self._buffer) < 4 or len(self._buffer) < 4 + _SIZE.unpack_from(self._buffer)[0]:
-            return
-        reply, self._buffer = self._buffer, b""
-        if reply[-5:-3] != b"\x00\x00":  # the error, before the tags of the partition, the topic and the response
-            raise SystemExit(f"a commit was refused: {reply!r}")
-        self._found.append(time.perf_counter() - self._sent_s)
-        if not self._is_ended:
-            self._send()
-
-    def end(self) -> None:
-        self._is_ended = True
-        assert self._transport is not None
-        self._transport.close()
 
 
 def frame_of(topic: str, group: str) -> bytes:
@@ -79,30 +39,14 @@ def frame_of(topic: str, group: str) -> bytes:
     return b"".join(write_request(request, VERSION, CORRELATION_ID, "a-bench"))
 
 
-async def commit(peer: peers.Peer, topic: str, connections: int, seconds: float) -> Result:
-    host, _, port = peer.bootstrap.rpartition(":")
-    loop = asyncio.get_running_loop()
-    found: list[float] = []
-    committers = [
-        (
-            await loop.create_connection(
-                lambda number=number: Committer(frame_of(topic, f"g{number}"), found),  # type: ignore[misc]
-                host,
-                int(port),
-            )
-        )[1]
-        for number in range(connections)
-    ]
-    await asyncio.sleep(seconds / 4)
-    found.clear()
-    start_s, start_cpu_s = time.perf_counter(), peer.cpu_s()
-    await asyncio.sleep(seconds)
-    count, took_s, cpu_s = len(found), time.perf_counter() - start_s, peer.cpu_s() - start_cpu_s
-    waited = sorted(found[:count])
-    for committer in committers:
-        committer.end()
-    await asyncio.sleep(0.05)
-    return Result(count / took_s, cpu_s / count * 1e6, waited[int(count * 0.99)] * 1000)
+def commit(peer: peers.Peer, topic: str, connections: int, commits: int) -> Result:
+    frames = [frame_of(topic, f"g{number}") for number in range(connections)]
+    error_at = (
+        4 + 4 + 1 + 4 + 1 + 1 + len(topic) + 1 + 4
+    )  # size, correlation id, tags, throttle, topics, name, ..., index
+    start_cpu_s = peer.cpu_s()
+    result = load.ask(peer.bootstrap, frames, commits, error_at).result()
+    return Result(commits / result.wall_s, (peer.cpu_s() - start_cpu_s) / commits * 1e6, result.p99_ms)
 
 
 def ready(peer: peers.Peer, connections: int) -> None:
@@ -118,13 +62,11 @@ def ready(peer: peers.Peer, connections: int) -> None:
 
 def main() -> None:
     parser = arguments_of(__doc__, ("ours", "kafka"))
-    parser.add_argument("--connections", default=",".join(map(str, CONNECTIONS)))
     options = parser.parse_args()
     names = tuple(options.peers.split(","))
-    seconds = ROUND_S * options.scale
     rows = []
     with peers.running(names, DURABLE) as running:
-        for connections in map(int, options.connections.split(",")):
+        for connections, commits in COMMITS.items():
             found: dict[str, list[Result]] = {name: [] for name in running}
             for peer in running.values():
                 ready(peer, connections)
@@ -132,7 +74,7 @@ def main() -> None:
                 for name, peer in running.items():
                     say(f"{name}, {connections} connections, round {number}")
                     with topic_of(peer, 1) as topic:
-                        found[name].append(uvloop.run(commit(peer, topic, connections, seconds)))
+                        found[name].append(commit(peer, topic, connections, int(commits * options.scale)))
             ours = middle([result.a_second for result in found[names[0]]])
             for name, results in found.items():
                 a_second = middle([result.a_second for result in results])

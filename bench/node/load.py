@@ -94,7 +94,14 @@ def produce(
     """One connection a partition. Without a rate, `in_flight` requests are under way on each."""
     frames = [_produce_frame(topic, partition, work) for partition in range(partitions)]
     error_at = 4 + 4 + 1 + 1 + 1 + len(topic) + 1 + 4  # size, correlation id, tags, topics, name, partitions, index
-    return _wire("produce", bootstrap, (work.requests, rate, in_flight, error_at), frames)
+    return ask(bootstrap, frames, work.requests, error_at, rate=rate, in_flight=in_flight)
+
+
+def ask(
+    bootstrap: str, frames: Sequence[bytes], requests: int, error_at: int, *, rate: float = 0, in_flight: int = 1
+) -> Running:
+    """Any request, again and again: one connection a frame. `error_at` is where a reply has its error."""
+    return _wire("ask", bootstrap, (requests, rate, in_flight, error_at), frames)
 
 
 def fetch(bootstrap: str, topic: str, end_offset: int, *, partitions: int = PARTITIONS) -> Running:

@@ -1,6 +1,6 @@
 /* A load client that costs next to nothing: bytes encoded beforehand, sent over raw sockets, one connection a file.
  *
- *   wire_load produce PORT REQUESTS RATE IN_FLIGHT ERROR_AT FRAME...   RATE 0 is a closed loop of IN_FLIGHT a connection
+ *   wire_load ask PORT REQUESTS RATE IN_FLIGHT ERROR_AT FRAME...   RATE 0 is a closed loop of IN_FLIGHT a connection
  *   wire_load fetch PORT END_OFFSET OFFSET_AT ERROR_AT RECORDS_AT FRAME...     reads each from its start to END_OFFSET
  *
  * With a rate, requests leave by the clock whether or not earlier ones are answered, and their latency counts from when
@@ -23,7 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNECTIONS_MAX = 64, REPEATED_BYTES = 1 << 16, BATCH_HEADER_BYTES = 61 };
+enum { CONNECTIONS_MAX = 1024, REPEATED_BYTES = 1 << 16, BATCH_HEADER_BYTES = 61 };
 
 struct lane {
   char *frames;      /* the frame, repeated while small, so that many leave in one call */
@@ -118,7 +118,7 @@ static int by_value(const void *one, const void *other) {
   return (a > b) - (a < b);
 }
 
-static void produce(uint64_t requests, double rate, uint64_t in_flight, size_t error_at) {
+static void ask(uint64_t requests, double rate, uint64_t in_flight, size_t error_at) {
   uint64_t *latency_ns = malloc(requests * sizeof *latency_ns), due = 0, answered = 0;
   for (int at = 0; at < lane_count; at++) lanes[at].due_ns = malloc((requests / lane_count + 1) * sizeof(uint64_t));
   prctl(PR_SET_TIMERSLACK, 1);
@@ -231,6 +231,6 @@ int main(int count, char **arguments) {
   if (is_fetch)
     fetch(numbers[0], numbers[1], numbers[2], numbers[3]);
   else
-    produce(numbers[0], atof(arguments[4]), numbers[2], numbers[3]);
+    ask(numbers[0], atof(arguments[4]), numbers[2], numbers[3]);
   return 0;
 }
