@@ -112,6 +112,7 @@ class Toys:
         self, host: Host | None = None, partitions: int = 1, loads: SteppedWorkers | None = None, **more: Any
     ) -> None:
         """`loads` are workers that only a test steps, for what loading reads."""
+        more.setdefault("is_registered", lambda image: True)
         is_new = host is None
         self.host = host or Host()
         self.shards: list[Toy] = []

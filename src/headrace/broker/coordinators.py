@@ -22,6 +22,7 @@ from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Timers
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS
 from headrace.errors import Error
+from headrace.metadata.image import Image
 from headrace.metadata.loader import Loader
 from headrace.protocol import messages as m
 from headrace.protocol.compression import Compression
@@ -55,11 +56,15 @@ class Coordinators:
         channel: Channel,
         producer_ids: ProducerIds,
         *,
+        is_registered: Callable[[Image], bool],
         workers: Workers,
         random_bytes: Callable[[int], bytes],
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """The workers read logs when coordinators are loaded. `call_soon` is the loop's."""
+        """The workers read logs when coordinators are loaded. `call_soon` is the loop's.
+
+        No coordinator acts before an image says that this life of the broker `is_registered`.
+        """
         self._config = config
         self._random_bytes = random_bytes
         self.topics = StateTopics(state_topics_of(config), channel, lambda: loader.image)
@@ -69,6 +74,7 @@ class Coordinators:
             replicas,
             workers,
             call_soon,
+            is_registered=is_registered,
             load_bytes=config.offsets.offsets_load_buffer_size,
             commit_timeout_ms=config.offsets.offsets_commit_timeout_ms,
             compression=Compression(config.offsets.offsets_topic_compression_codec),
@@ -86,6 +92,7 @@ class Coordinators:
             self.groups,
             self.topics,
             producer_ids,
+            is_registered=is_registered,
             workers=workers,
             call_soon=call_soon,
         )

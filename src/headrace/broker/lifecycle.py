@@ -14,7 +14,7 @@ from typing import Final
 
 from headrace.broker.forward import Channel
 from headrace.errors import Error, HeadraceError, Refused
-from headrace.metadata.image import Endpoint
+from headrace.metadata.image import Endpoint, Image
 from headrace.metadata.loader import Loader
 from headrace.protocol import messages as m
 
@@ -30,6 +30,7 @@ class Lifecycle:
         "_broker_id",
         "_channel",
         "_failed",
+        "_incarnation_id",
         "_interval_seconds",
         "_loader",
         "_offline_directories",
@@ -42,14 +43,16 @@ class Lifecycle:
         channel: Channel,
         loader: Loader,
         broker_id: int,
+        incarnation_id: bytes,
         interval_ms: int,
         offline_directories: Callable[[], Sequence[bytes]],
         failed: Callable[[HeadraceError], None],
     ) -> None:
-        """`failed` is called when the broker has no place in the cluster any more."""
+        """`failed` is called when the broker has no place in the cluster any more. Each start is another incarnation."""
         self._channel = channel
         self._loader = loader
         self._broker_id = broker_id
+        self._incarnation_id = incarnation_id
         self._interval_seconds = interval_ms / 1000
         self._offline_directories = offline_directories
         self._failed = failed
@@ -62,7 +65,6 @@ class Lifecycle:
         self,
         *,
         cluster_id: str,
-        incarnation_id: bytes,
         endpoints: Sequence[Endpoint],
         features: Mapping[str, tuple[int, int]],
         rack: str | None,
@@ -73,7 +75,7 @@ class Lifecycle:
         request = m.BrokerRegistrationRequest(
             broker_id=self._broker_id,
             cluster_id=cluster_id,
-            incarnation_id=incarnation_id,
+            incarnation_id=self._incarnation_id,
             listeners=[
                 m.BrokerRegistrationRequest.Listener(
                     name=endpoint.name,
@@ -118,6 +120,11 @@ class Lifecycle:
             async with asyncio.timeout(timeout_seconds):
                 while not await self._beat(leaving=True):
                     await asyncio.sleep(_RETRY_SECONDS)
+
+    def is_registered(self, image: Image) -> bool:
+        """The image knows of this incarnation, and so of all that the cluster did before it."""
+        broker = image.brokers.get(self._broker_id)
+        return broker is not None and broker.incarnation_id == self._incarnation_id
 
     def beat_now(self) -> None:
         """The controller should hear at once: a directory went offline."""

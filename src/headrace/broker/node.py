@@ -208,6 +208,7 @@ class Node:
             metadata.channel,
             loader,
             self.id,
+            ports.random_bytes(16),
             config.quorum.broker_heartbeat_interval_ms,
             self._offline_directories,
             self._fail,
@@ -223,7 +224,6 @@ class Node:
         await listeners.bind()
         await lifecycle.start(
             cluster_id=self.cluster_id,
-            incarnation_id=ports.random_bytes(16),
             endpoints=listeners.endpoints,
             features=SUPPORTED,
             rack=config.identity.broker_rack or None,
@@ -301,6 +301,7 @@ class Node:
             replicas,
             metadata.channel,
             producer_ids,
+            is_registered=lifecycle.is_registered,
             workers=self._ports.workers_of("loads"),
             random_bytes=self._ports.random_bytes,
             call_soon=self._loop.call_soon,

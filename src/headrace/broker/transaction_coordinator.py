@@ -21,6 +21,7 @@ from headrace.coordinator.shard import Timers
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE
 from headrace.coordinator.transactions.shard import TransactionShard, WriteMarkers
 from headrace.errors import Error
+from headrace.metadata.image import Image
 from headrace.metadata.loader import Loader
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
@@ -56,6 +57,7 @@ class TransactionCoordinator:
         topics: StateTopics,
         producer_ids: ProducerIds,
         *,
+        is_registered: Callable[[Image], bool],
         workers: Workers,
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
@@ -69,6 +71,7 @@ class TransactionCoordinator:
             replicas,
             workers,
             call_soon,
+            is_registered=is_registered,
             load_bytes=config.transaction_state_log_load_buffer_size,
         )
         calls = BrokerCalls(replicas.node_id)

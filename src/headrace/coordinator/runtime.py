@@ -18,6 +18,7 @@ from headrace.coordinator.state_topic import CONSUMER_OFFSETS, fits_key, partiti
 from headrace.errors import Error
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
+from headrace.metadata.loader import everything_in
 from headrace.protocol.compression import Compression
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
@@ -36,6 +37,8 @@ class Runtime(Generic[S]):
     __slots__ = (
         "_call_soon",
         "_hosted",
+        "_is_current",
+        "_is_registered",
         "_is_stopped",
         "_make",
         "_partitions",
@@ -62,11 +65,15 @@ class Runtime(Generic[S]):
         workers: Workers,
         call_soon: Callable[[Callable[[], None]], object],
         *,
+        is_registered: Callable[[Image], bool],
         load_bytes: int = 1 << 20,
         commit_timeout_ms: int = 5000,
         compression: Compression = Compression.NONE,
     ) -> None:
-        """`make` makes an empty shard for a leader epoch. `call_soon` is the loop's; the workers read logs."""
+        """`make` makes an empty shard for a leader epoch. `call_soon` is the loop's; the workers read logs.
+
+        `is_registered` says whether an image knows of this life of the broker: before that, it may be an old one.
+        """
         self.topic = topic
         self.workers = workers
         self.waits = replicas.waits
@@ -78,6 +85,8 @@ class Runtime(Generic[S]):
         self.image = Image()
         self.effects: dict[type[Any], Callable[[Any], None]] = {}
         """Who brings about the effects of a type. Called when everything decided before it is committed."""
+        self._is_registered = is_registered
+        self._is_current = False
         self._make = make
         self._replicas = replicas
         self._call_soon = call_soon
@@ -164,6 +173,13 @@ class Runtime(Generic[S]):
         self.image = image
         if self._is_stopped:
             return
+        if not self._is_current:
+            # What a broker had of the metadata log when it stopped may lack topics that its coordinators have offsets
+            # and transactions of: they would be taken for deleted (hazard 9). Its registration comes behind all that.
+            if not self._is_registered(image):
+                return
+            self._is_current = True
+            delta = everything_in(image)
         topic = image.topic(self.topic)
         if topic is None or topic.id != self._topic_id:
             for index in self.indexes():

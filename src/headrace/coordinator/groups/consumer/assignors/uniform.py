@@ -1,7 +1,7 @@
 """The uniform assignor: all the partitions of all the topics, divided evenly over the members.
 
-Members learn what they get when they ask next. So of members that are equal otherwise, whoever asks next is the first to
-get something, and the last that keeps more than others.
+Members learn what they get when they ask next. So of members that are equal otherwise, whoever asks next is the first
+to get something, and the last to keep more than others.
 """
 
 from __future__ import annotations
