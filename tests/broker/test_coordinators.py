@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from headrace.coordinator.hosted import HostedShard
 from headrace.coordinator.state_topic import java_hash
 from headrace.errors import Error
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
+from headrace.testing.disk import Crash, FaultyDisk
 from tests.broker.nodes import ask, connected, run, running
 
 GROUP, TRANSACTION, SHARE = 0, 1, 2
@@ -83,3 +91,30 @@ def test_names_are_hashed_as_java_does_it() -> None:
     assert java_hash("polygenelubricants") == 0, "whose hash is the least number, which has no absolute value"
     assert java_hash("\U0001f600") == 1_772_899
     assert java_hash("größe") == 98_762_257
+
+
+def test_no_coordinator_is_loaded_before_the_broker_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[int] = []
+    load = HostedShard.load
+
+    def noted(hosted: HostedShard[Any]) -> None:
+        loaded.append(hosted._host.image.brokers[1].epoch)
+        load(hosted)
+
+    async def check() -> None:
+        disk, epochs = FaultyDisk(), []
+        with suppress(Crash):
+            async with running(disk, offsets_topic_num_partitions="2") as node, connected(node) as peer:
+                await ask(peer, m.FindCoordinatorRequest(key="g", key_type=GROUP), 3)
+                assert node._metadata is not None
+                epochs.append(node._metadata.loader.image.brokers[1].epoch)
+                disk = disk.restart()
+        monkeypatch.setattr(HostedShard, "load", noted)
+        async with running(disk, seed=1) as node, connected(node) as peer:
+            request = m.OffsetFetchRequest(group_id="g", topics=None)
+            while (await ask(peer, request, 7)).error_code:
+                await asyncio.sleep(0.01)
+        assert len(loaded) == 2, "each shard once"
+        assert min(loaded) > epochs[0]
+
+    run(check())

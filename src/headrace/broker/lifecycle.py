@@ -48,7 +48,7 @@ class Lifecycle:
         offline_directories: Callable[[], Sequence[bytes]],
         failed: Callable[[HeadraceError], None],
     ) -> None:
-        """`failed` is called when the broker has no place in the cluster any more. Each start is another incarnation."""
+        """`failed` is called when the broker has no place in the cluster any more."""
         self._channel = channel
         self._loader = loader
         self._broker_id = broker_id
