@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from headrace.broker.request_log import RequestLog
 from headrace.config import ListenerConfig, RequestConfig
 from headrace.config.listeners import host_and_port
 from headrace.metadata.image import Endpoint
@@ -28,7 +29,7 @@ class Listeners:
     for minutes, and a producer must not write under the leader epoch of the life before.
     """
 
-    __slots__ = ("_config", "_host_name", "_limits", "_relieved_tick", "all", "budget", "endpoints")
+    __slots__ = ("_config", "_host_name", "_limits", "_log", "_relieved_tick", "all", "budget", "endpoints")
 
     def __init__(
         self,
@@ -58,6 +59,7 @@ class Listeners:
         self.all = [
             Listener(address.name, handler, limits, self.budget, stopwatch=stopwatch) for address in config.addresses()
         ]
+        self._log = RequestLog(self.all, handler)
         self.endpoints: list[Endpoint] = []
         """What clients are told, by listener, once they are open."""
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final
+from importlib.util import find_spec
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from headrace.errors import Error, Refused
 
@@ -23,6 +25,14 @@ LEVELS: Final = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
+
+
+class Follows(Protocol):
+    def follow(self) -> None:
+        """Levels have changed."""
+
+
+_followers: Final[WeakValueDictionary[int, Follows]] = WeakValueDictionary()
 
 
 def levels() -> dict[str, str]:
@@ -50,6 +60,13 @@ def set_levels(wanted: Mapping[str, str | None]) -> None:
         full_name = _full_name(name)
         assert full_name is not None
         logging.getLogger(full_name).setLevel(logging.NOTSET if level is None else LEVELS[level.upper()])
+    for follower in list(_followers.values()):
+        follower.follow()
+
+
+def tell_changes_to(follower: Follows) -> None:
+    """From now on, while it lives."""
+    _followers[id(follower)] = follower
 
 
 def _names() -> list[str]:
@@ -61,7 +78,16 @@ def _full_name(name: str) -> str | None:
     if name in (ROOT, PACKAGE):
         return PACKAGE
     full_name = name if name.startswith(f"{PACKAGE}.") else f"{PACKAGE}.{name}"
-    return full_name if full_name in logging.root.manager.loggerDict else None
+    is_there = full_name in logging.root.manager.loggerDict or _is_module(full_name)
+    return full_name if is_there else None
+
+
+def _is_module(full_name: str) -> bool:
+    """Many are loaded when they are first needed, and have no logger before."""
+    try:
+        return find_spec(full_name) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 def _level_name(level: int) -> str:

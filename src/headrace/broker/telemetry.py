@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from headrace.config.client_metrics import ClientMetricsConfig
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
 from headrace.metadata.image import Image, Resource, ResourceType
 from headrace.metrics.client_series import ClientSeries, PushingClient
 from headrace.metrics.otlp import Pushed, read_metrics
+from headrace.named_tuple import NamedTuple
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.batch_crc import crc32c
@@ -246,7 +247,7 @@ class Telemetry:
         instance = self._instances.pop(instance_id, None)
         if instance is None:
             instance = Instance(instance_id, _attributes(instance_id, connection, request), connection)
-        elif instance.connection is not connection:
+        elif instance.connection != connection:
             # It is another one when it comes again: what it asked on the last connection does not hold it up.
             if instance.connection.is_closing:
                 instance.reset()
