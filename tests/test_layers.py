@@ -12,7 +12,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "headrace"
 
 # What each part may import of the rest, besides itself. The way of the data, then the way of the users.
-FOUNDATION = {"errors", "config", "metrics", "plain"}
+FOUNDATION = {"errors", "config", "metrics", "named_tuple", "plain"}
 PROTOCOL = FOUNDATION | {"protocol"}
 STORAGE = PROTOCOL | {"storage"}
 RAFT = STORAGE | {"net", "raft"}
@@ -24,9 +24,10 @@ EVERYTHING = COORDINATOR | CLIENT | {"broker", "gateway", "console", "spark", "t
 
 MAY_IMPORT = {
     "plain": set[str](),
+    "named_tuple": set[str](),
     "errors": set[str](),
-    "config": {"errors"},
-    "metrics": {"errors", "plain"},
+    "config": {"errors", "named_tuple", "plain"},
+    "metrics": {"errors", "named_tuple", "plain"},
     "protocol": FOUNDATION,
     "net": PROTOCOL,
     "storage": PROTOCOL,
@@ -47,6 +48,7 @@ MAY_IMPORT = {
 # What does no I/O, reads no clock and throws no dice, so that a seed repeats a run. Folders count with all in them.
 PURE = (
     "plain",
+    "named_tuple",
     "errors",
     "config",
     "metrics",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from headrace.config import LogConfig, NodeConfig, Setting, broker_settings
 from headrace.config.node import ALIASES, unit_names
 from headrace.metadata.dynamic import ALL_BROKERS, Dynamic
 from headrace.metadata.image import Image, ResourceType
+from headrace.named_tuple import NamedTuple
 from headrace.protocol import messages as m
 
 Described = m.DescribeConfigsResponse.DescribeConfigsResourceResult

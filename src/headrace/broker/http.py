@@ -10,9 +10,10 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, cast
+from typing import Final, cast
 
 from headrace.errors import HeadraceError
+from headrace.named_tuple import NamedTuple
 from headrace.net.listener import cannot_listen
 
 logger = logging.getLogger(__name__)

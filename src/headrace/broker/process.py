@@ -7,7 +7,9 @@ import os
 import resource
 import sys
 import time
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from headrace.named_tuple import NamedTuple
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")

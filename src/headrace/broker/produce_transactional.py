@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from headrace.broker.produce_reply import HeldBatch
 from headrace.errors import Error, Refused
+from headrace.named_tuple import NamedTuple
 from headrace.protocol import messages as m
 from headrace.protocol.batch import HEADER_SIZE_BYTES, NO_PRODUCER
 from headrace.protocol.frame import Request

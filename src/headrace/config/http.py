@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.config.group import Group, integer, string
 from headrace.config.topic import MIB
 from headrace.errors import Error, Refused
+from headrace.named_tuple import NamedTuple
 
 AUTO: Final = "auto"
 AUTO_HOST: Final = "127.0.0.1"

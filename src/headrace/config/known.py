@@ -10,10 +10,11 @@ all or on one; b: on one), bounds where there are any, and what it does.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from headrace.config.known_security import SECURITY
 from headrace.config.setting import Change, Kind, Setting
+from headrace.named_tuple import NamedTuple
 
 
 class Section(NamedTuple):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.config.group import Group, integer, long, string, words
 from headrace.config.setting import INT32_MAX, Change
 from headrace.config.topic import MIB, MINUTE_MS
 from headrace.errors import Error, Refused
+from headrace.named_tuple import NamedTuple
 
 PLAINTEXT: Final = "PLAINTEXT"
 SECURITY_PROTOCOLS: Final = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}

@@ -15,12 +15,13 @@ Shards are pure: the time comes with each call, timers are events.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from headrace.errors import Error
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
+from headrace.named_tuple import NamedTuple
+from headrace.plain import field, plain
 from headrace.protocol.message import Message
 
 
@@ -53,7 +54,7 @@ Effect: TypeAlias = Any
 """Something to bring about outside of the shard: a value, which the shard's shell understands."""
 
 
-@dataclass(slots=True)
+@plain
 class Outcome:
     """What a request, a timer or a change of the cluster led to. An empty one changes and says nothing."""
 

@@ -9,8 +9,7 @@ leadership, tells it by `appended`, and answers when they are committed: nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from headrace.config import NodeConfig
 from headrace.errors import Error, Refused
@@ -29,7 +28,8 @@ from headrace.metadata.refusals import refusal
 from headrace.metadata.sessions import Sessions
 from headrace.metadata.snapshot import Versioned, controller_record
 from headrace.metadata.topics import TopicDefaults, Topics
-from headrace.plain import plain_frozen
+from headrace.named_tuple import NamedTuple
+from headrace.plain import field, plain_frozen, replace
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 

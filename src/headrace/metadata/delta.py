@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Final
 
 from headrace.errors import HeadraceError
@@ -18,6 +17,7 @@ from headrace.metadata.image import (
     ResourceType,
     Topic,
 )
+from headrace.plain import replace
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 

@@ -7,11 +7,10 @@ whoever holds an image has a consistent view for as long as it likes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
 from enum import IntEnum
 from typing import Final, TypeAlias
 
-from headrace.plain import plain, plain_frozen
+from headrace.plain import field, plain, plain_frozen
 from headrace.protocol.messages import (
     AccessControlEntryRecord,
     DelegationTokenRecord,

@@ -11,8 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from headrace.config import NodeConfig
 from headrace.config.quorum import QuorumConfig
@@ -29,7 +28,8 @@ from headrace.metadata.snapshot import Versioned
 from headrace.metadata.snapshots import Snapshots
 from headrace.metadata.topics import TopicDefaults
 from headrace.metrics.histogram import Histogram
-from headrace.plain import plain
+from headrace.named_tuple import NamedTuple
+from headrace.plain import field, plain
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 from headrace.raft import driver as raft

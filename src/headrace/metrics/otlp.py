@@ -7,14 +7,13 @@ number: each field is looked at once, nesting is as deep as the schema is, and w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
 from itertools import pairwise
 from struct import Struct, iter_unpack
 from typing import Final, TypeAlias
 
 from headrace.errors import ProtocolError
 from headrace.metrics.table import Kind
-from headrace.plain import plain
+from headrace.plain import field, plain
 
 NAME_CHARACTERS_MAX: Final = 255
 LABELS_MAX: Final = 32

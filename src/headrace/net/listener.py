@@ -6,14 +6,13 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
-from dataclasses import field
 
 from headrace.errors import HeadraceError
 from headrace.metrics.requests import RequestFigures, Stopwatch
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
 from headrace.net.framing import Receiver
-from headrace.plain import plain
+from headrace.plain import field, plain
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +50,6 @@ class Counters:
     slow_closed: int = 0
 
 
-@plain
 class Listener:
     """Accepts connections and hands their frames to `handler`, on the loop, one after another.
 
@@ -59,21 +57,42 @@ class Listener:
     the request are counted, by the clock of `stopwatch`; or None, when nobody counts them.
     """
 
-    name: str
-    handler: Callable[[Connection, memoryview], RequestFigures | None]
-    limits: Limits = field(default_factory=Limits)
-    budget: Budget = field(default_factory=lambda: Budget(512 << 20))
-    counters: Counters = field(default_factory=Counters)
-    stopwatch: Stopwatch = field(default_factory=lambda: Stopwatch(lambda: 0))
-    tick: int = 0
-    connections: dict[int, Connection] = field(default_factory=dict)
-    receiver: Receiver = field(init=False)
-    _server: asyncio.Server | None = None
-    _timer: asyncio.TimerHandle | None = None
-    _by_address: dict[str, int] = field(default_factory=dict)
+    __slots__ = (
+        "_by_address",
+        "_server",
+        "_timer",
+        "budget",
+        "connections",
+        "counters",
+        "handler",
+        "limits",
+        "name",
+        "receiver",
+        "stopwatch",
+        "tick",
+    )
 
-    def __post_init__(self) -> None:
+    def __init__(
+        self,
+        name: str,
+        handler: Callable[[Connection, memoryview], RequestFigures | None],
+        limits: Limits | None = None,
+        budget: Budget | None = None,
+        counters: Counters | None = None,
+        stopwatch: Stopwatch | None = None,
+    ) -> None:
+        self.name = name
+        self.handler = handler
+        self.limits = limits or Limits()
+        self.budget = budget or Budget(512 << 20)
+        self.counters = counters or Counters()
+        self.stopwatch = stopwatch or Stopwatch(lambda: 0)
         self.receiver = Receiver(self.limits.frame_bytes, self.budget)
+        self.tick = 0
+        self.connections: dict[int, Connection] = {}
+        self._server: asyncio.Server | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._by_address: dict[str, int] = {}
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address, whose port was chosen by the system if it was 0."""

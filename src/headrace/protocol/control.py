@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ProtocolError
+from headrace.named_tuple import NamedTuple
 from headrace.protocol import messages
 from headrace.protocol.batch import NO_EPOCH, NO_SEQUENCE, Batch
 from headrace.protocol.batch_builder import build

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 from struct import Struct, unpack_from
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.errors import ProtocolError
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.apis import Api, find_api
 from headrace.protocol.batch import Batch, scan
 from headrace.protocol.codec import ELEMENTS_MAX

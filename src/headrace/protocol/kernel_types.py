@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from headrace.named_tuple import NamedTuple
 
 Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str, bytes | None]]

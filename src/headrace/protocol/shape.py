@@ -6,12 +6,11 @@ quick scan and parsed one by one, when they are first asked for.
 
 import re
 from collections.abc import Iterator
-from dataclasses import field
 from enum import StrEnum
 from functools import cache
 from typing import Final
 
-from headrace.plain import plain, plain_frozen
+from headrace.plain import field, plain, plain_frozen
 
 LAST_VERSION: Final = 0x7FFF
 

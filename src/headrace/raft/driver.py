@@ -13,9 +13,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.batch import Batch, scan
 from headrace.protocol.batch_builder import build
 from headrace.protocol.message import Message

@@ -7,11 +7,11 @@ id and an empty disk is another replica, and counts for nothing until somebody a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ProtocolError
-from headrace.plain import plain_frozen
+from headrace.named_tuple import NamedTuple
+from headrace.plain import plain_frozen, replace
 from headrace.protocol import messages
 
 if TYPE_CHECKING:

@@ -7,8 +7,9 @@ and the CRC32C of `closed_logs`. Kafka reads over what it does not know, and wri
 from __future__ import annotations
 
 import json
-from typing import Final, NamedTuple
+from typing import Final
 
+from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import Disk, FileVanished
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"

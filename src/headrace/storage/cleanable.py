@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from headrace.config import LogConfig
+from headrace.named_tuple import NamedTuple
 from headrace.storage.cleaning_job import Source
 from headrace.storage.index import RELATIVE_OFFSET_MAX
 

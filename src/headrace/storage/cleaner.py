@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.config import CleanerConfig
 from headrace.errors import HeadraceError, Refused
+from headrace.named_tuple import NamedTuple
 from headrace.storage.cleanable import Cleanable, cleanable, dirtiest
 from headrace.storage.cleaning_job import (
     Cleaned,

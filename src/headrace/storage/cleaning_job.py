@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, field
 from enum import Enum
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from headrace.errors import HeadraceError, ProtocolError
-from headrace.plain import plain
+from headrace.named_tuple import NamedTuple
+from headrace.plain import field, plain, values_of
 from headrace.storage.disk import DiskError, SyncFailed
 from headrace.storage.index import IndexDamaged
 from headrace.storage.transaction_index import AbortedTransaction
@@ -56,7 +56,7 @@ class CleaningJob:
     bytes_per_second: float = float("inf")
 
     def encode(self) -> bytes:
-        return json.dumps(asdict(self) | {"secret": self.secret.hex()}).encode()
+        return json.dumps(values_of(self) | {"secret": self.secret.hex()}).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> CleaningJob:

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self
 
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.batch_crc import crc32c
 from headrace.storage.checkpoint import CLEANED, HIGH_WATERMARKS, LOG_STARTS, RECOVERY_POINTS, TopicPartition
 from headrace.storage.disk import Disk, FileVanished

@@ -22,9 +22,10 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.errors import HeadraceError
+from headrace.named_tuple import NamedTuple
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
+from headrace.named_tuple import NamedTuple
 from headrace.storage.checkpoint import read_numbers, write_numbers
 from headrace.storage.disk import Disk
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
 
+from headrace.named_tuple import NamedTuple
 from headrace.storage import names
 from headrace.storage.disk import TEMPORARY_SUFFIX
 from headrace.storage.place import Place

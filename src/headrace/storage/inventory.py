@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
+from headrace.named_tuple import NamedTuple
 from headrace.storage import checkpoint, names
 from headrace.storage.clean_shutdown import CLEAN_SHUTDOWN
 from headrace.storage.closed_logs import CLOSED_LOGS

@@ -11,8 +11,9 @@ import re
 import stat as stat_bits
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, NoReturn, TypeVar
+from typing import Final, NoReturn, TypeVar
 
+from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import (
     IMPATIENT,
     LOCK_FILE,

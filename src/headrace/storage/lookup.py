@@ -10,9 +10,10 @@ import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import ProtocolError
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.batch import HEADER_SIZE_BYTES, MAGIC, Batch
 from headrace.protocol.records import records_of
 from headrace.storage import names

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
+
+from headrace.named_tuple import NamedTuple
 
 LOG: Final = ".log"
 INDEX: Final = ".index"

@@ -18,9 +18,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.errors import Error, Refused
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.batch import CONTROL_BIT, NO_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_BIT, Batch
 from headrace.protocol.control import ControlType, read_control
 from headrace.storage.verification import Verification, Verifications

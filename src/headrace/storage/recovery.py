@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.config import LogConfig
+from headrace.named_tuple import NamedTuple
 from headrace.storage import lookup, names
 from headrace.storage.aborted_counts import AbortedCounts
 from headrace.storage.checkpoint import CheckpointDamaged

@@ -7,9 +7,10 @@ or beyond the high watermark, so that the log's start never passes it. An empty 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from headrace.config import LogConfig
+from headrace.named_tuple import NamedTuple
 
 
 class Aging(Protocol):

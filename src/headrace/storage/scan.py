@@ -8,9 +8,10 @@ bytes were: that is cut. Anything else with sound batches behind it is damage, a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.errors import HeadraceError, ProtocolError
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
 from headrace.protocol.batch_crc import crc32c
 from headrace.storage.disk import File

@@ -9,8 +9,9 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar, Final
 
+from headrace.named_tuple import NamedTuple
 from headrace.storage.index import Index
 
 VERSION: Final = 0

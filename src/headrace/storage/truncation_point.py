@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from headrace.named_tuple import NamedTuple
 from headrace.storage.checkpoint import CheckpointDamaged, read_lines, write_lines
 from headrace.storage.disk import FileVanished
 from headrace.storage.place import Place

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from typing import Final, NamedTuple
+from typing import Final
 
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.batch import NO_EPOCH, Batch
 from headrace.storage import names
 from headrace.storage.checkpoint import CheckpointDamaged, read_numbers

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.errors import HeadraceError, ProtocolError
+from headrace.named_tuple import NamedTuple
 from headrace.protocol.control import ControlType, read_control
 from headrace.storage import checkpoint, names
 from headrace.storage.checkpoint import CheckpointDamaged, TopicPartition, read_offsets

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
+
+from headrace.named_tuple import NamedTuple
 
 PROBLEMS_MAX: Final = 100
 """Of one partition. A disk that rots has more than anybody reads; the rest are counted."""

@@ -7,10 +7,11 @@ The general codec reads and writes the same bytes, which a test holds us to; wha
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from headrace.coordinator.shard import StateRecord
 from headrace.errors import ProtocolError
+from headrace.named_tuple import NamedTuple
 from headrace.protocol import messages as m
 from headrace.protocol.shape import Kind
 from headrace.protocol.state import decode_value, encode_value

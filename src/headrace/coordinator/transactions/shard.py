@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from headrace.config.transactions import TransactionConfig
@@ -43,6 +42,7 @@ from headrace.errors import Error
 from headrace.metadata.delta import Delta
 from headrace.metadata.features import TRANSACTION_VERSION
 from headrace.metadata.image import Image
+from headrace.plain import plain
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
 
@@ -63,7 +63,7 @@ _ENDING_ERRORS: Final = {
 }
 
 
-@dataclass(slots=True)
+@plain
 class WriteMarkers:
     """The effect that a decision has: every partition of the transaction gets a marker."""
 
@@ -75,7 +75,7 @@ class WriteMarkers:
     transaction_version: int
 
 
-@dataclass(slots=True)
+@plain
 class _Waiting:
     """A request that is dealt with once the transaction before it is complete."""
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.coordinator.shard import StateRecord
 from headrace.coordinator.transactions.states import NEXT, PREPARED, Event, State
+from headrace.named_tuple import NamedTuple
+from headrace.plain import field, plain, replace
 from headrace.protocol import messages as m
 from headrace.protocol.shape import Kind
 from headrace.protocol.state import decode_key, decode_value, encode_key, encode_value
@@ -41,7 +42,7 @@ class Identity(NamedTuple):
         return Identity(self.producer_id, min(self.producer_epoch + 1, EPOCH_MAX))
 
 
-@dataclass(slots=True)
+@plain
 class Transaction:
     """A value: what happens to it makes another one."""
 

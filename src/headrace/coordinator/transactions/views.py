@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 
 from headrace.coordinator.transactions.states import State
 from headrace.coordinator.transactions.transaction import NO_TIME, Transaction, by_topic
+from headrace.plain import plain
 from headrace.protocol import messages as m
 
 
-@dataclass(slots=True)
+@plain
 class Filter:
     """Which transactional ids are listed. What is None does not matter."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-from headrace.plain import plain
+from headrace.named_tuple import NamedTuple
+from headrace.plain import field, plain
 from headrace.protocol.message import Message
 from headrace.raft.quorum import NO_NODE, Endpoint, OffsetAndEpoch, ReplicaKey
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import NamedTuple
 
+from headrace.named_tuple import NamedTuple
 from headrace.protocol import messages
 from headrace.protocol.batch import Batch
 from headrace.protocol.control import read_control

