@@ -109,6 +109,18 @@ def test_log_levels_of_a_broker_are_shown_and_set(cli: Cli) -> None:
     cli.done("config", "set", "--logger", broker, f"{name}={levels[name]}")
 
 
+@pytest.mark.parametrize("name", ["headrace.net", "net", "net.listener", "headrace.cli.doctor", "headrace"])
+def test_the_level_that_a_logger_had_is_shown_whatever_it_is_called(cli: Cli, name: str) -> None:
+    broker = broker_id(cli)
+    (root,) = cli.done("config", "get", "--logger", broker, "root", "--json").json
+    did = cli.done("config", "set", "--logger", broker, f"{name}=error", "--json").json["configs"][0]
+    assert (did["before"], did["after"]) == (root["value"], "ERROR")
+    back = ["set", f"{name}={root['value']}"] if name == "headrace" else ["unset", name]
+    did = cli.done("config", back[0], "--logger", broker, back[1], "--json").json["configs"][0]
+    assert (did["before"], did["after"]) == ("ERROR", root["value"])
+    assert "(not set)" not in cli.done("config", "set", "--logger", broker, f"{name}={root['value']}").out
+
+
 def test_groups_and_client_metrics_have_settings_and_are_listed(cli: Cli, name: str) -> None:
     cli.done("config", "set", "--group", name, "consumer.session.timeout.ms=50s")
     cli.done("config", "set", "--client-metrics", name, "interval.ms=5s", "metrics=org.apache.kafka.producer.")

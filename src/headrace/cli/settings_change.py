@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 
 PAUSES_S: Final = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 0.0)
+_PACKAGE: Final = "headrace."
+_ROOT_LOGGER: Final = "root"
 _SET_ON_RESOURCES: Final = frozenset({1, 2, 3, 6, 7, 8})
 """Sources of values that were set on the topic, broker or other thing itself, by Kafka's numbers."""
 
@@ -43,17 +45,32 @@ async def change_settings(
         await client.admin.alter_configs({resource: wanted}, validate_only=dry_run)
     except Refused as refused:
         raise explained(refused, [change.name for change in wanted]) from refused
-    changed = [Changed(change, before.get(change.name), None) for change in wanted]
+    changed = [Changed(change, _entry_of(resource, change.name, before), None) for change in wanted]
     if dry_run:
         return changed
     # The controller has the change; the broker that is asked may hear of it a moment later.
     for pause_s in PAUSES_S:
         after = await _described(client, resource)
-        changed = [one._replace(after=after.get(one.change.name)) for one in changed]
+        changed = [one._replace(after=_entry_of(resource, one.change.name, after)) for one in changed]
         if all(_has_arrived(one) for one in changed):
             break
         await asyncio.sleep(pause_s)
     return [one if _has_arrived(one) else one._replace(after=None) for one in changed]
+
+
+def _entry_of(resource: ConfigResource, name: str, entries: Mapping[str, ConfigEntry]) -> ConfigEntry | None:
+    """What there is of a setting. A logger without a level of its own has that of the one above it; ours can be named
+    without the package, which is the root of all of them."""
+    from headrace.client import ResourceType
+
+    if resource.type is not ResourceType.BROKER_LOGGER:
+        return entries.get(name)
+    is_ours = any(one.startswith(_PACKAGE) for one in entries)
+    if is_ours and name not in entries and not name.startswith(_PACKAGE):
+        name = _PACKAGE + name
+    while name not in entries and "." in name:
+        name = name.rpartition(".")[0]
+    return entries.get(name, entries.get(_ROOT_LOGGER))
 
 
 def _require_known(resource: ConfigResource, wanted: Sequence[ConfigChange], before: Mapping[str, ConfigEntry]) -> None:
@@ -72,8 +89,10 @@ def _require_known(resource: ConfigResource, wanted: Sequence[ConfigChange], bef
 
 
 def _has_arrived(one: Changed) -> bool:
-    from headrace.client import ConfigOperation
+    from headrace.client import ConfigOperation, ConfigSource
 
+    if one.after is not None and one.after.source is ConfigSource.DYNAMIC_BROKER_LOGGER:
+        return True  # which no controller has a part in
     match one.change.operation:
         case ConfigOperation.SET:
             return one.after is not None and (one.after.value == one.change.value or one.after.is_sensitive)
