@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import subprocess
@@ -53,6 +54,21 @@ def test_a_client_produces_and_consumes_and_a_restart_keeps_data_and_port(in_pro
         assert first(cluster, topic) == b"hello"
         cluster.delete_topic(topic)
     assert not folder.exists()
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_start_leaves_the_garbage_collector_as_it_was(is_on: bool, tmp_path: Path) -> None:
+    was_on = gc.isenabled()
+    (gc.enable if is_on else gc.disable)()
+    try:
+        with Cluster():
+            assert gc.isenabled() == is_on
+        (tmp_path / "file").touch()
+        with pytest.raises(HeadraceError):
+            Cluster(data=tmp_path / "file").start()
+        assert gc.isenabled() == is_on
+    finally:
+        (gc.enable if was_on else gc.disable)()
 
 
 def test_two_clusters_live_side_by_side_in_one_process() -> None:

@@ -207,7 +207,6 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
         # What lives now lives to the end: the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
         node.failed.add_done_callback(lambda failed: stopping.set())
         await waiting
         await node.stop()

@@ -19,7 +19,10 @@ __all__ = ["Cluster"]
 def __getattr__(name: str) -> Any:
     # Imported when it is asked for: a simulation needs no broker of the machine's, nor does a plugin at its load.
     if name == "Cluster":
-        from headrace.testing.cluster import Cluster
+        from headrace.testing.uncollected import uncollected
+
+        with uncollected():
+            from headrace.testing.cluster import Cluster
 
         return Cluster
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from headrace.errors import HeadraceError
+from headrace.testing.uncollected import uncollected
 
 STOP_SECONDS: Final = 60.0
 START_SECONDS_MAX: Final = 3600.0
@@ -81,10 +82,11 @@ def main(given: str) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, frame: stopping.set())
 
-    from headrace.testing.thread import NodeThread
-
     try:
-        node = NodeThread(wanted["settings"], wanted["fsync"], START_SECONDS_MAX)
+        with uncollected():
+            from headrace.testing.thread import NodeThread
+
+            node = NodeThread(wanted["settings"], wanted["fsync"], START_SECONDS_MAX)
     except HeadraceError as failure:
         print(json.dumps({"failure": str(failure)}), flush=True)
         return 1

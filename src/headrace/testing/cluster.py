@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from headrace.errors import HeadraceError
+from headrace.testing.uncollected import uncollected
 
 if TYPE_CHECKING:
     from headrace.client import Client
@@ -95,7 +96,8 @@ class Cluster:
             **self._settings,
         }
         try:
-            self._running = _start(settings, self._in_process, self._fsync, self._timeout_s)
+            with uncollected():
+                self._running = _start(settings, self._in_process, self._fsync, self._timeout_s)
         except BaseException:
             self._remove()
             raise
