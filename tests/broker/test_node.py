@@ -53,6 +53,26 @@ def test_a_folder_that_lost_its_metadata_is_refused() -> None:
     run(check())
 
 
+def test_a_folder_with_features_that_are_not_known_is_refused_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka 4.2 leaves it."""
+    levels = {"metadata.version": 30, "group.version": 1, "share.version": 1, "streams.version": 0}
+
+    async def check() -> None:
+        monkeypatch.setattr("headrace.metadata.controller.BOOTSTRAP", levels)
+        disk = FaultyDisk()
+        for _ in range(2):
+            with pytest.raises(HeadraceError) as refused:
+                async with running(disk):
+                    pass
+            text = str(refused.value)
+            assert "__cluster_metadata-0 has features at levels that this program does not support: " in text
+            assert "metadata.version at 30 (known from 7 to 29), share.version at 1 (which is not known here);" in text
+            assert "kafka-features.sh downgrade --feature metadata.version=29 --feature share.version=0)" in text
+            disk = disk.restart()
+
+    run(check())
+
+
 def test_metadata_that_can_not_be_read_to_its_end_puts_no_partition_aside(monkeypatch: pytest.MonkeyPatch) -> None:
     """A later version may have written the end. Half of the topics are no reason to take the others for strays."""
 

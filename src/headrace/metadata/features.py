@@ -25,7 +25,37 @@ BOOTSTRAP: Final[Mapping[str, int]] = {METADATA_VERSION: 29, GROUP_VERSION: 1, T
 METADATA_CHANGES: Final = (8, 11, 13, 14, 15, 17, 23)
 """Levels of metadata.version that brought records or fields of records which those before do not know."""
 
+UNKNOWN: Final = (0, 0)
+"""The levels at which a feature that is not known changes nothing."""
+
 REQUIRED: Final[Mapping[tuple[str, int], Mapping[str, int]]] = {
     (GROUP_VERSION, 1): {METADATA_VERSION: 22},
 }
 """What a level of a feature needs: other features, at these levels at least."""
+
+
+def unsupported(features: Mapping[str, int]) -> str | None:
+    """Which levels of a cluster this program does not know, and what to do; None when it knows them all."""
+    found = {name: level for name, level in features.items() if not _is_supported(name, level)}
+    if not found:
+        return None
+    levels = ", ".join(f"{name} at {level} ({_known(name)})" for name, level in found.items())
+    commands = []
+    for command, is_more in (("downgrade", True), ("upgrade", False)):
+        wanted = [name for name, level in found.items() if (level > SUPPORTED.get(name, UNKNOWN)[1]) is is_more]
+        options = [f"--feature {name}={SUPPORTED.get(name, UNKNOWN)[1 if is_more else 0]}" for name in wanted]
+        if options:
+            commands.append(f"kafka-features.sh {command} {' '.join(options)}")
+    return (
+        f"has features at levels that this program does not support: {levels}; change them with the program that wrote "
+        f"it ({', '.join(commands)}), start a program that supports them, or choose another log.dirs."
+    )
+
+
+def _is_supported(name: str, level: int) -> bool:
+    least, most = SUPPORTED.get(name, UNKNOWN)
+    return least <= level <= most
+
+
+def _known(name: str) -> str:
+    return "which is not known here" if name not in SUPPORTED else "known from {} to {}".format(*SUPPORTED[name])

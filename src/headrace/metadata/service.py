@@ -17,7 +17,7 @@ from headrace.config import NodeConfig
 from headrace.config.quorum import QuorumConfig
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.metadata.controller import Controller, ControllerSettings
-from headrace.metadata.features import METADATA_VERSION, SUPPORTED
+from headrace.metadata.features import METADATA_VERSION, SUPPORTED, unsupported
 from headrace.metadata.image import Endpoint
 from headrace.metadata.leadership import RESERVED_DIRECTORIES
 from headrace.metadata.loader import Loader
@@ -253,7 +253,9 @@ class MetadataService:
         # it does not know yet would be put aside.
         if self._ready is not None and self._has_leader and METADATA_VERSION in self.loader.image.features:
             ready, self._ready = self._ready, None
-            ready(None)
+            why = unsupported(self.loader.image.features)
+            folder = self._ports.disk.full_path(FOLDER)
+            ready(None if why is None else HeadraceError(f"The metadata log in {folder} {why}"))
 
     # --- from the log -------------------------------------------------------------------------------------------------
 
