@@ -75,6 +75,39 @@ def test_before_version_2_a_partition_must_have_been_added(version: int, told: E
     run(check())
 
 
+@pytest.mark.parametrize("enabled", ["true", "false"])
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_coordinator_that_is_asked_to_verify_does_so_whatever_its_own_partitions_want(
+    enabled: str, version: int
+) -> None:
+    """transaction.partition.verification.enable is about those who ask. As Kafka 4.3 answers."""
+    kind = m.AddPartitionsToTxnRequest
+
+    async def verified(peer: Peer, who: tuple[int, int], *indexes: int) -> list[Error]:
+        wanted = kind.AddPartitionsToTxnTransaction(
+            transactional_id="x",
+            producer_id=who[0],
+            producer_epoch=who[1],
+            verify_only=True,
+            topics=[kind.AddPartitionsToTxnTopic(name="t", partitions=list(indexes))],
+        )
+        (result,) = (await ask(peer, kind(transactions=[wanted]), version)).results_by_transaction
+        return [Error.of(one.partition_error_code) for one in result.topic_results[0].results_by_partition]
+
+    async def check() -> None:
+        async with running(transaction_partition_verification_enable=enabled) as node, connected(node) as peer:
+            await create(peer, "t", 3)
+            who = await identity(peer)
+            assert await verified(peer, who, 0, 1) == [Error.TRANSACTION_ABORTABLE] * 2
+            await add(peer, who, ("t", 0))
+            assert await verified(peer, who, 0, 1) == [Error.NONE, Error.TRANSACTION_ABORTABLE]
+            assert await verified(peer, (who[0], who[1] + 1), 0) == [Error.PRODUCER_FENCED]
+            assert await verified(peer, (who[0] + 1, 0), 0) == [Error.INVALID_PRODUCER_ID_MAPPING]
+            assert await verified(peer, who, 0, 7) == [Error.OPERATION_NOT_ATTEMPTED, Error.UNKNOWN_TOPIC_OR_PARTITION]
+
+    run(check())
+
+
 def test_what_can_not_be_added_is_told_and_nothing_else_is() -> None:
     async def check() -> None:
         async with running() as node, connected(node) as peer:
