@@ -153,9 +153,8 @@ def test_a_directory_that_failed_is_told() -> None:
             assert before["headrace_offline_partitions",] == before["headrace_offline_directories",] == 0
             assert before["headrace_flush_seconds_count", disk.root] > 0
             assert before["headrace_directory_online", disk.root] == 1
-            metrics = node._observation._pages.metrics
-            assert metrics is not None
-            (directory,) = metrics._watched.directories.all
+            assert node._directories is not None
+            (directory,) = node._directories.all
             directory._offline = HeadraceError("gone")
             after = await values(node)
             assert (after["headrace_offline_directories",], after["headrace_directory_online", disk.root]) == (1, 0)
@@ -209,7 +208,7 @@ def test_a_scrape_of_many_partitions_goes_in_steps() -> None:
             await create(peer, "many", count)
             while (await values(node))["headrace_partitions",] != count:
                 await asyncio.sleep(0.05)
-            metrics = node._observation._pages.metrics
+            metrics = node._observation._metrics
             assert metrics is not None
             steps = list(metrics.partition_pages(Form.PROMETHEUS))
             assert max(step.count("\n") for step in steps) <= SAMPLES_A_STEP + 2

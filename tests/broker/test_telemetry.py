@@ -143,8 +143,8 @@ def test_a_client_that_is_fast_is_not_taken_for_one_that_comes_too_early() -> No
     async def check() -> None:
         async with node_and_peer() as (node, peer):
             await subscribe(peer, metrics="a.", interval_ms="3600000")
-            telemetry = node._observation._telemetry
-            assert telemetry is not None
+            assert node._observation._telemetry is not None
+            telemetry = node._observation._telemetry.expire()
             now_ms = telemetry._now_ms()
             telemetry._now_ms = lambda: now_ms
             found = await get_subscriptions(peer)
@@ -230,8 +230,8 @@ def test_a_client_that_is_silent_is_forgotten_with_what_it_pushed() -> None:
         async with node_and_peer() as (node, peer):
             await subscribe(peer, metrics="*", interval_ms="100")
             assert await send(peer, await get_subscriptions(peer)) is Error.NONE
-            telemetry = node._observation._telemetry
-            assert telemetry is not None
+            assert node._observation._telemetry is not None
+            telemetry = node._observation._telemetry.expire()
             now_ms = telemetry._now_ms
             telemetry._now_ms = lambda: now_ms() + 59_000
             telemetry.expire()
@@ -253,8 +253,8 @@ def test_there_are_only_so_many_clients(monkeypatch: pytest.MonkeyPatch) -> None
                 found = await get_subscriptions(peer)
                 data = push(metric("m", sum_of(number_point(number), monotonic=True)))
                 assert await send(peer, found, data) is Error.NONE
-            telemetry = node._observation._telemetry
-            assert telemetry is not None
+            assert node._observation._telemetry is not None
+            telemetry = node._observation._telemetry.expire()
             assert (telemetry.clients, telemetry.series.count) == (3, 3)
 
     run(check())

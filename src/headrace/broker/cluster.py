@@ -7,10 +7,10 @@ from typing import Final
 
 from headrace.broker.operations import CLUSTER_OPERATIONS
 from headrace.broker.router import Router
-from headrace.broker.telemetry import ClientSoftware
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metadata.loader import Loader
+from headrace.named_tuple import NamedTuple
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
@@ -20,6 +20,13 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _FEATURES_FROM_ZERO: Final = 4
 """From this version of ApiVersions on, clients understand that a feature may be at level 0."""
+
+
+class ClientSoftware(NamedTuple):
+    """What a client said of itself in ApiVersions; kept as the state of its connection."""
+
+    name: str
+    version: str
 
 
 class Cluster:

@@ -7,7 +7,7 @@ go to the controller; only the levels of loggers, which nobody keeps, are change
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Coroutine, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -62,6 +62,10 @@ class Configs:
         if len(request.body.resources) > RESOURCES_A_STEP:
             return _in_steps(steps)
         return m.DescribeConfigsResponse(results=list(steps))
+
+    def topic(self, texts: Mapping[str, str]) -> list[Described]:
+        """What settings a topic has that has these of its own."""
+        return ConfigView(self._loader.image, self._dynamic).topic(texts)
 
     def _described(self, body: m.DescribeConfigsRequest) -> Iterator[DescribedResource]:
         image = self._loader.image

@@ -19,7 +19,7 @@ from headrace.protocol.message import Message
 if TYPE_CHECKING:
     from headrace.coordinator.groups.shard import GroupShard
 
-DescribedGroup = m.ConsumerGroupDescribeResponse.DescribedGroup
+    DescribedGroup = m.ConsumerGroupDescribeResponse.DescribedGroup
 
 
 class ConsumerGroupApis:
@@ -87,7 +87,7 @@ class _Described:
         self._reply = reply
         self._is_with_operations = body.include_authorized_operations
         self.group_ids = group_ids
-        self._groups: list[DescribedGroup] = [DescribedGroup() for _ in group_ids]
+        self._groups: list[DescribedGroup] = [m.ConsumerGroupDescribeResponse.DescribedGroup() for _ in group_ids]
         self._left = len(group_ids)
 
     def put(self, index: int, group: DescribedGroup) -> None:
@@ -107,12 +107,15 @@ class _DescribedReply:
         self._index = index
 
     def __call__(self, message: Message, /) -> None:
-        assert isinstance(message, DescribedGroup)
+        assert isinstance(message, m.ConsumerGroupDescribeResponse.DescribedGroup)
         self._gathered.put(self._index, message)
 
     def refuse(self, error: Error, text: str | None = None, /) -> None:
         group_id = self._gathered.group_ids[self._index]
-        self._gathered.put(self._index, DescribedGroup(group_id=group_id, error_code=error, error_message=text))
+        self._gathered.put(
+            self._index,
+            m.ConsumerGroupDescribeResponse.DescribedGroup(group_id=group_id, error_code=error, error_message=text),
+        )
 
 
 def _refused_heartbeat(request: Request, error: Error, text: str | None) -> m.ConsumerGroupHeartbeatResponse:
@@ -121,6 +124,7 @@ def _refused_heartbeat(request: Request, error: Error, text: str | None) -> m.Co
 
 def _refused_describe(request: Request, error: Error, text: str | None) -> m.ConsumerGroupDescribeResponse:
     groups = [
-        DescribedGroup(group_id=group_id, error_code=error, error_message=text) for group_id in request.body.group_ids
+        m.ConsumerGroupDescribeResponse.DescribedGroup(group_id=group_id, error_code=error, error_message=text)
+        for group_id in request.body.group_ids
     ]
     return m.ConsumerGroupDescribeResponse(groups=groups)

@@ -24,7 +24,6 @@ from headrace.coordinator.state_topic import CONSUMER_OFFSETS
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metadata.loader import Loader
-from headrace.protocol import messages as m
 from headrace.protocol.compression import Compression
 from headrace.replica.manager import Replicas
 from headrace.storage.workers import Workers
@@ -115,19 +114,19 @@ class Coordinators:
     def routes(self) -> list[Route]:
         offsets, groups, consumer_groups = self.offsets, self.group_apis, self.consumer_groups
         return [
-            Route(m.FindCoordinatorRequest, self.find_coordinator.handle),
-            Route(m.OffsetCommitRequest, offsets.commit, errors=offsets.commit_errors),
-            Route(m.OffsetFetchRequest, offsets.fetch, errors=offsets.fetch_errors),
-            Route(m.OffsetDeleteRequest, offsets.delete, errors=offsets.delete_errors),
-            Route(m.JoinGroupRequest, groups.join, errors=groups.join_errors),
-            Route(m.HeartbeatRequest, groups.heartbeat, errors=groups.heartbeat_errors),
-            Route(m.LeaveGroupRequest, groups.leave, errors=groups.leave_errors),
-            Route(m.SyncGroupRequest, groups.sync, errors=groups.sync_errors),
-            Route(m.DescribeGroupsRequest, groups.describe, errors=groups.describe_errors),
-            Route(m.ListGroupsRequest, groups.list, errors=groups.list_errors),
-            Route(m.DeleteGroupsRequest, groups.delete, errors=groups.delete_errors),
-            Route(m.ConsumerGroupHeartbeatRequest, consumer_groups.heartbeat, errors=consumer_groups.heartbeat_errors),
-            Route(m.ConsumerGroupDescribeRequest, consumer_groups.describe, errors=consumer_groups.describe_errors),
+            Route("FindCoordinator", self.find_coordinator.handle),
+            Route("OffsetCommit", offsets.commit, errors=offsets.commit_errors),
+            Route("OffsetFetch", offsets.fetch, errors=offsets.fetch_errors),
+            Route("OffsetDelete", offsets.delete, errors=offsets.delete_errors),
+            Route("JoinGroup", groups.join, errors=groups.join_errors),
+            Route("Heartbeat", groups.heartbeat, errors=groups.heartbeat_errors),
+            Route("LeaveGroup", groups.leave, errors=groups.leave_errors),
+            Route("SyncGroup", groups.sync, errors=groups.sync_errors),
+            Route("DescribeGroups", groups.describe, errors=groups.describe_errors),
+            Route("ListGroups", groups.list, errors=groups.list_errors),
+            Route("DeleteGroups", groups.delete, errors=groups.delete_errors),
+            Route("ConsumerGroupHeartbeat", consumer_groups.heartbeat, errors=consumer_groups.heartbeat_errors),
+            Route("ConsumerGroupDescribe", consumer_groups.describe, errors=consumer_groups.describe_errors),
             *self.transactions.routes(),
         ]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.state_topics import StateTopics
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, fits_key, partition_for
@@ -19,12 +19,13 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 
+if TYPE_CHECKING:
+    Coordinator = m.FindCoordinatorResponse.Coordinator
+
 BATCHED_SINCE: Final = 4
 """From this version on one request asks for many (KIP-699)."""
 CHARACTERS_AT_ONCE: Final = 50_000
 """Of names, which take some 50 ns each."""
-
-Coordinator = m.FindCoordinatorResponse.Coordinator
 
 
 class KeyType(IntEnum):
@@ -62,7 +63,7 @@ class FindCoordinator:
         """To hash what may be megabytes of names takes a while, and others want to be served meanwhile."""
         if request.version < BATCHED_SINCE:
             return self._respond(connection, request)
-        image, found, characters = self._loader.image, list[Coordinator](), 0
+        image, found, characters = self._loader.image, [], 0
         for key in request.body.coordinator_keys:
             found.append(self._find(image, request.body.key_type, key, connection.listener.name))
             characters += len(key)
@@ -98,13 +99,15 @@ class FindCoordinator:
         endpoint = None if partition is None else _reached(image, partition.leader, listener)
         if partition is None or endpoint is None:
             return _none(key, Error.COORDINATOR_NOT_AVAILABLE)
-        return Coordinator(
+        return m.FindCoordinatorResponse.Coordinator(
             key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port, error_message=None
         )
 
 
 def _none(key: str, error: Error) -> Coordinator:
-    return Coordinator(key=key, node_id=-1, port=-1, error_code=error, error_message=error.text)
+    return m.FindCoordinatorResponse.Coordinator(
+        key=key, node_id=-1, port=-1, error_code=error, error_message=error.text
+    )
 
 
 def _reached(image: Image, broker_id: int, listener: str) -> Endpoint | None:

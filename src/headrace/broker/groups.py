@@ -24,9 +24,9 @@ from headrace.protocol.frame import Request
 if TYPE_CHECKING:
     from headrace.coordinator.groups.shard import GroupShard
 
-DescribedGroup = m.DescribeGroupsResponse.DescribedGroup
-DeletedGroup = m.DeleteGroupsResponse.DeletableGroupResult
-ListedGroup = m.ListGroupsResponse.ListedGroup
+    DescribedGroup = m.DescribeGroupsResponse.DescribedGroup
+    DeletedGroup = m.DeleteGroupsResponse.DeletableGroupResult
+
 
 PROTOCOL_SINCE: Final = 5
 """From this version on, SyncGroup must say what the group agreed on (KIP-559)."""
@@ -172,7 +172,7 @@ def _delete(group_id: str, reply: Reply, shard: GroupShard, now_ms: int) -> Outc
     group.validate_delete()
     records = [*shard.offsets.tombstones(group_id), *group.tombstones()]
     shard.classic.forget(group_id)
-    return Outcome(records, [(reply, DeletedGroup(group_id=group_id))], is_atomic=False)
+    return Outcome(records, [(reply, m.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id))], is_atomic=False)
 
 
 # What is answered.
@@ -229,7 +229,7 @@ def _refused_describe(request: Request, error: Error, text: str | None) -> m.Des
 
 def _refused_group(group_id: str, version: int, error: Error, text: str | None) -> DescribedGroup:
     said = text if version >= MESSAGE_SINCE else None
-    return DescribedGroup(group_id=group_id, error_code=error, error_message=said)
+    return m.DescribeGroupsResponse.DescribedGroup(group_id=group_id, error_code=error, error_message=said)
 
 
 def _refused_delete(request: Request, error: Error, text: str | None) -> m.DeleteGroupsResponse:
@@ -237,4 +237,4 @@ def _refused_delete(request: Request, error: Error, text: str | None) -> m.Delet
 
 
 def _refused_deletion(group_id: str, error: Error, text: str | None) -> DeletedGroup:
-    return DeletedGroup(group_id=group_id, error_code=error)
+    return m.DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=error)

@@ -6,58 +6,24 @@ partitions are looked at in steps, and told by topic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
 from headrace import __version__
-from headrace.broker.fetch import Fetch
-from headrace.broker.fetch_memory import ReplyMemory
-from headrace.broker.listeners import Listeners
-from headrace.broker.process import ProcessFigures
-from headrace.broker.produce import Produce
-from headrace.broker.router import Router
-from headrace.broker.telemetry import Telemetry
+from headrace.broker.watched import Watched
 from headrace.errors import Error, HeadraceError
-from headrace.metadata.service import MetadataService
 from headrace.metrics import table as t
 from headrace.metrics.exposition import Form, family, header_of, histogram, labels, sample
-from headrace.metrics.histogram import Histogram
 from headrace.metrics.table import Metric
 from headrace.metrics.traffic import TopicTraffic
-from headrace.plain import plain
-from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
-from headrace.storage.directories import Directories
-from headrace.storage.disk import Disk
-from headrace.storage.flusher import Flusher
 
 PARTITIONS_A_STEP: Final = 200
 CONNECTIONS_A_STEP: Final = 1000
 SAMPLES_A_STEP: Final = 500
 
 Item = TypeVar("Item")
-
-
-@plain
-class Watched:
-    """The parts of a node that have something to tell."""
-
-    node_id: int
-    cluster_id: str
-    router: Router
-    listeners: Listeners
-    replicas: Replicas
-    directories: Directories
-    flushers: Mapping[Disk, Flusher]
-    metadata: MetadataService
-    produce: Produce
-    fetch: Fetch
-    memory: ReplyMemory
-    telemetry: Telemetry
-    loop_lag: Histogram
-    process: Callable[[], ProcessFigures | None]
-    is_ready: Callable[[], bool]
 
 
 class _TopicFigures:
@@ -346,8 +312,7 @@ class NodeMetrics:
         return "".join(told)
 
     def _telemetry(self, form: Form) -> Iterator[str]:
-        telemetry = self._watched.telemetry
-        telemetry.expire()
+        telemetry = self._watched.telemetry.expire()
         series = telemetry.series
         dropped = {labels(("reason",), (reason,)): count for reason, count in series.dropped.items()}
         yield (

@@ -10,13 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.cluster import Cluster
-from headrace.broker.config_view import ConfigView
-from headrace.broker.configs import Configs
 from headrace.broker.coordinators import Coordinators
-from headrace.broker.delete_records import DeleteRecords
 from headrace.broker.directory_assignments import DirectoryAssignments
 from headrace.broker.dynamic_config import (
     CleanerWorkers,
@@ -31,19 +28,15 @@ from headrace.broker.fetch import Fetch
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.fetch_session import Sessions
 from headrace.broker.forward import Forward
+from headrace.broker.later import later
 from headrace.broker.lifecycle import Lifecycle
 from headrace.broker.listeners import Listeners
-from headrace.broker.log_dirs import LogDirs
 from headrace.broker.observation import Observation
 from headrace.broker.offsets import Offsets
-from headrace.broker.partitions import TopicPartitions
 from headrace.broker.ports import NodePorts, SteadyClock
 from headrace.broker.produce import Produce
 from headrace.broker.producer_ids import ProducerIds
-from headrace.broker.producers import Producers
-from headrace.broker.reassignments import Reassignments
 from headrace.broker.router import Route, Router, Serves
-from headrace.broker.security import Security
 from headrace.broker.topic_metadata import TopicMetadata
 from headrace.broker.topics import Topics
 from headrace.config import NodeConfig
@@ -54,7 +47,6 @@ from headrace.metadata.image import Endpoint
 from headrace.metadata.service import Member, MetadataPorts, MetadataService, format_metadata
 from headrace.metadata.topics import TopicDefaults
 from headrace.metrics.requests import Stopwatch
-from headrace.protocol import messages as m
 from headrace.raft.metadata_log import FOLDER, is_formatted
 from headrace.replica.manager import Replicas
 from headrace.replica.moves import Moves
@@ -73,6 +65,15 @@ from headrace.storage.log_directory import Ports as StoragePorts
 from headrace.storage.log_options import LogOptions
 from headrace.storage.names import METADATA_TOPIC, Fate, parse_folder
 from headrace.storage.progress import Progress
+
+if TYPE_CHECKING:
+    from headrace.broker.configs import Configs
+    from headrace.broker.delete_records import DeleteRecords
+    from headrace.broker.log_dirs import LogDirs
+    from headrace.broker.partitions import TopicPartitions
+    from headrace.broker.producers import Producers
+    from headrace.broker.reassignments import Reassignments
+    from headrace.broker.security import Security
 
 logger = logging.getLogger(__name__)
 
@@ -289,11 +290,8 @@ class Node:
     ) -> Router:
         loader, config = metadata.loader, self._config
         cluster = Cluster(loader, self.cluster_id, dict(SUPPORTED))
-        topics = Topics(
-            metadata.channel,
-            lambda texts: ConfigView(loader.image, self._dynamic.dynamic).topic(texts),
-            deletes=config.topics.delete_topic_enable,
-        )
+        configs: Configs = later("headrace.broker.configs:Configs", loader, metadata.channel, self._dynamic.dynamic)
+        topics = Topics(metadata.channel, configs.topic, deletes=config.topics.delete_topic_enable)
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
         coordinators = self._coordinators = Coordinators(
             config,
@@ -312,15 +310,21 @@ class Node:
             self.cluster_id,
             coordinators.creates(topics) if config.topics.auto_create_topics_enable else None,
         )
-        forward, security = Forward(metadata.channel), Security(loader)
+        forward = Forward(metadata.channel)
         moves = Moves(
             replicas,
             self._ports.workers_of("moves"),
             config.storage.replica_alter_log_dirs_io_max_bytes_per_second,
         )
         follow_moves(self._dynamic, moves)
-        log_dirs = LogDirs(replicas, moves)
-        configs = Configs(loader, metadata.channel, self._dynamic.dynamic)
+        log_dirs: LogDirs = later("headrace.broker.log_dirs:LogDirs", replicas, moves)
+        security: Security = later("headrace.broker.security:Security", loader)
+        delete_records: DeleteRecords = later("headrace.broker.delete_records:DeleteRecords", replicas)
+        reassignments: Reassignments = later("headrace.broker.reassignments:Reassignments", loader)
+        producers: Producers = later("headrace.broker.producers:Producers", replicas)
+        topic_partitions: TopicPartitions = later(
+            "headrace.broker.partitions:TopicPartitions", loader, config.request.max_request_partition_size_limit
+        )
         produce = Produce(replicas, self._ports.workers_of("recompression"), coordinators.transactions.verifier)
         workers = self._ports.workers_of("reads")
         fetch = Fetch(
@@ -337,40 +341,37 @@ class Node:
         self._observation.watch(produce, fetch)
         offsets = Offsets(replicas, workers)
         routes = [
-            Route(m.ProduceRequest, produce.handle, errors=produce.errors, is_scanned=False),
-            Route(m.FetchRequest, fetch.handle, errors=fetch.errors, is_scanned=False),
-            Route(m.ListOffsetsRequest, offsets.list, errors=offsets.errors),
-            Route(m.MetadataRequest, topic_metadata.handle),
-            Route(m.ApiVersionsRequest, cluster.api_versions),
+            Route("Produce", produce.handle, errors=produce.errors, is_scanned=False),
+            Route("Fetch", fetch.handle, errors=fetch.errors, is_scanned=False),
+            Route("ListOffsets", offsets.list, errors=offsets.errors),
+            Route("Metadata", topic_metadata.handle),
+            Route("ApiVersions", cluster.api_versions),
             *self._observation.routes(metadata, self._now_ms),
-            Route(m.CreateTopicsRequest, topics.create),
-            Route(m.DeleteTopicsRequest, topics.delete),
-            Route(m.DeleteRecordsRequest, DeleteRecords(replicas).handle),
-            Route(m.AlterReplicaLogDirsRequest, log_dirs.alter),
-            Route(m.DescribeLogDirsRequest, log_dirs.describe),
-            Route(m.OffsetForLeaderEpochRequest, offsets.for_leader_epoch),
-            Route(m.DescribeAclsRequest, security.describe_acls),
-            Route(m.CreateAclsRequest, security.create_acls),
-            Route(m.DeleteAclsRequest, security.delete_acls),
-            Route(m.DescribeConfigsRequest, configs.describe),
-            Route(m.AlterConfigsRequest, configs.alter),
-            Route(m.CreatePartitionsRequest, forward.handle),
-            Route(m.ElectLeadersRequest, forward.handle),
-            Route(m.IncrementalAlterConfigsRequest, configs.alter_incrementally),
-            Route(m.AlterPartitionReassignmentsRequest, forward.handle),
-            Route(m.ListPartitionReassignmentsRequest, Reassignments(loader).list),
-            Route(m.DescribeClientQuotasRequest, security.describe_quotas),
-            Route(m.DescribeUserScramCredentialsRequest, security.describe_scram),
-            Route(m.DescribeQuorumRequest, forward.handle),
-            Route(m.UpdateFeaturesRequest, forward.handle),
-            Route(m.DescribeClusterRequest, cluster.describe),
-            Route(m.DescribeProducersRequest, Producers(replicas).describe),
-            Route(m.UnregisterBrokerRequest, forward.handle),
-            Route(m.ListConfigResourcesRequest, configs.list),
-            Route(
-                m.DescribeTopicPartitionsRequest,
-                TopicPartitions(loader, config.request.max_request_partition_size_limit).describe,
-            ),
+            Route("CreateTopics", topics.create),
+            Route("DeleteTopics", topics.delete),
+            Route("DeleteRecords", delete_records.handle),
+            Route("AlterReplicaLogDirs", log_dirs.alter),
+            Route("DescribeLogDirs", log_dirs.describe),
+            Route("OffsetForLeaderEpoch", offsets.for_leader_epoch),
+            Route("DescribeAcls", security.describe_acls),
+            Route("CreateAcls", security.create_acls),
+            Route("DeleteAcls", security.delete_acls),
+            Route("DescribeConfigs", configs.describe),
+            Route("AlterConfigs", configs.alter),
+            Route("CreatePartitions", forward.handle),
+            Route("ElectLeaders", forward.handle),
+            Route("IncrementalAlterConfigs", configs.alter_incrementally),
+            Route("AlterPartitionReassignments", forward.handle),
+            Route("ListPartitionReassignments", reassignments.list),
+            Route("DescribeClientQuotas", security.describe_quotas),
+            Route("DescribeUserScramCredentials", security.describe_scram),
+            Route("DescribeQuorum", forward.handle),
+            Route("UpdateFeatures", forward.handle),
+            Route("DescribeCluster", cluster.describe),
+            Route("DescribeProducers", producers.describe),
+            Route("UnregisterBroker", forward.handle),
+            Route("ListConfigResources", configs.list),
+            Route("DescribeTopicPartitions", topic_partitions.describe),
             *coordinators.routes(),
         ]
         router = Router(routes, Serves.CLIENTS, self._loop, config.request.socket_request_max_elements)

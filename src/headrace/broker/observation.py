@@ -5,27 +5,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.broker.fetch import Fetch
 from headrace.broker.fetch_memory import ReplyMemory
-from headrace.broker.http import HttpServer
+from headrace.broker.later import later
 from headrace.broker.listeners import Listeners
 from headrace.broker.loop_lag import LoopLag
-from headrace.broker.metrics import NodeMetrics, Watched
-from headrace.broker.pages import Pages
 from headrace.broker.ports import NodePorts
 from headrace.broker.produce import Produce
 from headrace.broker.router import Route, Router
-from headrace.broker.telemetry import Telemetry
+from headrace.broker.watched import Watched
 from headrace.config.http import HttpConfig
 from headrace.config.listeners import host_and_port
 from headrace.errors import HeadraceError
 from headrace.metadata.service import MetadataService
-from headrace.protocol import messages as m
 from headrace.replica.manager import Replicas
 from headrace.storage.disk import Disk
 from headrace.storage.flusher import Flusher
+
+if TYPE_CHECKING:
+    from headrace.broker.http import HttpServer
+    from headrace.broker.metrics import NodeMetrics
+    from headrace.broker.pages import Pages
+    from headrace.broker.telemetry import Telemetry
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +51,8 @@ class Observation:
         "_is_serving",
         "_lag",
         "_metadata",
+        "_metrics",
         "_node",
-        "_pages",
         "_ports",
         "_produce",
         "_server",
@@ -62,13 +65,13 @@ class Observation:
         self._ports = ports
         self._clock_ns = clock_ns
         self._node = node
-        self._pages = Pages(self._about, self._failure, self._why_not_ready)
         self._server: HttpServer | None = None
         self._lag = LoopLag(asyncio.get_running_loop(), clock_ns)
         self._telemetry: Telemetry | None = None
         self._produce: Produce | None = None
         self._fetch: Fetch | None = None
         self._metadata: MetadataService | None = None
+        self._metrics: NodeMetrics | None = None
         self._is_serving = False
         self.address: tuple[str, int] | None = None
         """Where the pages are, once it has started; None when there are none."""
@@ -77,24 +80,30 @@ class Observation:
         wanted = self._config.address()
         if wanted is None:
             return
-        self._server = HttpServer(self._pages.answer)
-        self.address = await self._server.start(wanted.host, wanted.port, may_differ=wanted.may_differ)
+        pages: Pages = later(
+            "headrace.broker.pages:Pages", self._about, self._failure, self._why_not_ready, lambda: self._metrics
+        )
+        server: HttpServer = later("headrace.broker.http:HttpServer", pages.answer)
+        self._server = server
+        self.address = await server.start(wanted.host, wanted.port, may_differ=wanted.may_differ)
         logger.info("metrics and health are told on http://%s/", host_and_port(*self.address))
         self._lag.start()
 
     def routes(self, metadata: MetadataService, now_ms: Callable[[], int]) -> list[Route]:
         """The APIs of clients' telemetry."""
         loader = metadata.loader
-        telemetry = self._telemetry = Telemetry(
+        telemetry: Telemetry = later(
+            "headrace.broker.telemetry:Telemetry",
             lambda: loader.image,
             self._ports.workers_of("telemetry"),
             max_bytes=self._config.telemetry_max_bytes,
             now_ms=now_ms,
             random_bytes=self._ports.random_bytes,
         )
+        self._telemetry = telemetry
         return [
-            Route(m.GetTelemetrySubscriptionsRequest, telemetry.get_subscriptions),
-            Route(m.PushTelemetryRequest, telemetry.push),
+            Route("GetTelemetrySubscriptions", telemetry.get_subscriptions),
+            Route("PushTelemetry", telemetry.push),
         ]
 
     def watch(self, produce: Produce, fetch: Fetch) -> None:
@@ -116,7 +125,8 @@ class Observation:
         assert self._fetch is not None
         self._metadata = metadata
         self._is_serving = True
-        self._pages.metrics = NodeMetrics(
+        metrics: NodeMetrics = later(
+            "headrace.broker.metrics:NodeMetrics",
             Watched(
                 node_id=self._node.id,
                 cluster_id=self._node.cluster_id,
@@ -133,8 +143,9 @@ class Observation:
                 loop_lag=self._lag.lag,
                 process=self._ports.process,
                 is_ready=lambda: self._failure() is None and self._why_not_ready() is None,
-            )
+            ),
         )
+        self._metrics = metrics
 
     def stopping(self) -> None:
         """Clients are served no more."""

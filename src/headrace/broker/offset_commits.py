@@ -21,13 +21,13 @@ from headrace.protocol.message import Message
 if TYPE_CHECKING:
     from headrace.coordinator.groups.shard import GroupShard
 
+    FetchedGroup = m.OffsetFetchResponse.OffsetFetchResponseGroup
+    AskedGroup = m.OffsetFetchRequest.OffsetFetchRequestGroup
+
 GROUPS_SINCE: Final = 8
 """From this version of OffsetFetch on, one request asks for many groups (KIP-709)."""
 GROUP_ERROR_SINCE: Final = 2
 """Before it, an error of the group is said of each of its partitions."""
-
-FetchedGroup = m.OffsetFetchResponse.OffsetFetchResponseGroup
-AskedGroup = m.OffsetFetchRequest.OffsetFetchRequestGroup
 
 
 class OffsetCommits:
@@ -119,7 +119,7 @@ class _Fetches:
     def __init__(self, request: Request, reply: Reply, count: int) -> None:
         self._request = request
         self._reply = reply
-        self._groups: list[FetchedGroup] = [FetchedGroup()] * count
+        self._groups: list[FetchedGroup] = [m.OffsetFetchResponse.OffsetFetchResponseGroup()] * count
         self._left = count
 
     def put(self, index: int, found: FetchedGroup) -> None:
@@ -140,7 +140,7 @@ class _FetchReply:
         self._asked = asked
 
     def __call__(self, message: Message, /) -> None:
-        assert isinstance(message, FetchedGroup)
+        assert isinstance(message, m.OffsetFetchResponse.OffsetFetchResponseGroup)
         if message.error_code and not message.topics:
             message.topics = _without_offsets(self._asked, message.error_code)
         self._fetches.put(self._index, message)
@@ -148,7 +148,7 @@ class _FetchReply:
     def refuse(self, error: Error, text: str | None = None, /) -> None:
         if error is Error.COORDINATOR_NOT_AVAILABLE:
             error = Error.NOT_COORDINATOR  # which is all that consumers know what to do with
-        self(FetchedGroup(group_id=self._asked.group_id, error_code=error))
+        self(m.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=self._asked.group_id, error_code=error))
 
 
 def _fetched(version: int, groups: list[FetchedGroup]) -> m.OffsetFetchResponse:

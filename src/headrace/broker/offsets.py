@@ -6,27 +6,30 @@ on the loop itself, where nothing changes under it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
-from typing import Final
+from collections.abc import Coroutine, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.broker.fetch_read import impatient
 from headrace.broker.response_errors import count_errors
+from headrace.broker.steps import THINGS_A_STEP, in_steps
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
 from headrace.net.connection import Connection, Slot
+from headrace.protocol import messages as m
 from headrace.protocol.frame import Request, write_response
-from headrace.protocol.messages import (
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-)
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.storage.disk import ReadWouldWait
 from headrace.storage.lookup import Stamped
 from headrace.storage.scan import LogDamaged
 from headrace.storage.workers import Workers
+
+if TYPE_CHECKING:
+    PartitionResponse = m.ListOffsetsResponse.ListOffsetsPartitionResponse
+    EpochEndOffset = m.OffsetForLeaderEpochResponse.EpochEndOffset
 
 logger = logging.getLogger(__name__)
 
@@ -53,9 +56,6 @@ READ_COMMITTED: Final = 1
 NOTHING: Final = Stamped(-1, -1, -1)
 WARMINGS_MAX: Final = 1000
 
-PartitionResponse = ListOffsetsResponse.ListOffsetsPartitionResponse
-EpochEndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
-
 
 class Offsets:
     """The handlers. `workers` read what is not in memory."""
@@ -68,30 +68,41 @@ class Offsets:
         self.errors: dict[int, int] = {}
         """How often ListOffsets answered each error; the router counts in it too."""
 
-    def list(self, connection: Connection, request: Request) -> ListOffsetsResponse | None:
+    def list(self, connection: Connection, request: Request) -> m.ListOffsetsResponse | None:
         return Listing(self, connection, request).advance()
 
-    def for_leader_epoch(self, connection: Connection, request: Request) -> OffsetForLeaderEpochResponse:
-        body: OffsetForLeaderEpochRequest = request.body
-        return OffsetForLeaderEpochResponse(
-            topics=[
-                OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
-                    topic=topic.topic,
-                    partitions=[self._end_of_epoch(topic.topic, asked) for asked in topic.partitions],
-                )
-                for topic in body.topics
-            ]
-        )
+    def for_leader_epoch(
+        self, connection: Connection, request: Request
+    ) -> m.OffsetForLeaderEpochResponse | Coroutine[Any, Any, m.OffsetForLeaderEpochResponse]:
+        topics = cast("m.OffsetForLeaderEpochRequest", request.body).topics
 
-    def _end_of_epoch(self, topic: str, asked: OffsetForLeaderEpochRequest.OffsetForLeaderPartition) -> EpochEndOffset:
+        def respond(found: Sequence[EpochEndOffset]) -> m.OffsetForLeaderEpochResponse:
+            ends = iter(found)
+            return m.OffsetForLeaderEpochResponse(
+                topics=[
+                    m.OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(
+                        topic=topic.topic, partitions=[*islice(ends, len(topic.partitions))]
+                    )
+                    for topic in topics
+                ]
+            )
+
+        found = (self._end_of_epoch(topic.topic, asked) for topic in topics for asked in topic.partitions)
+        return in_steps(found, sum(len(topic.partitions) for topic in topics), respond)
+
+    def _end_of_epoch(
+        self, topic: str, asked: m.OffsetForLeaderEpochRequest.OffsetForLeaderPartition
+    ) -> EpochEndOffset:
         """A reader that was further has read what is not in the log any more: it goes back to there (KIP-101, 320)."""
         try:
             partition = self.replicas.find(topic, asked.partition)
             partition.require_leader(asked.current_leader_epoch)
         except Refused as refused:
-            return EpochEndOffset(partition=asked.partition, error_code=refused.error)
+            return m.OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition, error_code=refused.error)
         epoch, end_offset = partition.end_offset_for(asked.leader_epoch)
-        return EpochEndOffset(partition=asked.partition, leader_epoch=epoch, end_offset=end_offset)
+        return m.OffsetForLeaderEpochResponse.EpochEndOffset(
+            partition=asked.partition, leader_epoch=epoch, end_offset=end_offset
+        )
 
 
 class Listing:
@@ -114,7 +125,7 @@ class Listing:
     )
 
     def __init__(self, offsets: Offsets, connection: Connection, request: Request) -> None:
-        body: ListOffsetsRequest = request.body
+        body: m.ListOffsetsRequest = request.body
         self._offsets = offsets
         self._connection = connection
         self._version = request.version
@@ -130,21 +141,25 @@ class Listing:
         self._slot: Slot | None = None
         self._warmings = 0
 
-    def advance(self) -> ListOffsetsResponse | None:
+    def advance(self) -> m.ListOffsetsResponse | None:
         """The reply, or None when it comes later, in a slot that was taken for it."""
+        answered = len(self._answers)
         try:
             with impatient(self._warmings < WARMINGS_MAX):
-                while len(self._answers) < len(self._questions):
-                    self._answers.append(self._answer(*self._questions[len(self._answers)]))
+                for topic, asked in self._questions[answered : answered + THINGS_A_STEP]:
+                    self._answers.append(self._answer(topic, asked))
         except ReadWouldWait as cold:
-            if self._slot is None:
-                self._slot = self._connection.reserve()
+            self._take_slot()
             self._offsets.workers.run(cold.warm, self._warmed)
             return None
+        if len(self._answers) < len(self._questions):
+            self._take_slot()
+            asyncio.get_running_loop().call_soon(self._go_on)
+            return None
         answers = iter(self._answers)
-        return ListOffsetsResponse(
+        return m.ListOffsetsResponse(
             topics=[
-                ListOffsetsResponse.ListOffsetsTopicResponse(
+                m.ListOffsetsResponse.ListOffsetsTopicResponse(
                     name=topic.name, partitions=[next(answers) for _ in topic.partitions]
                 )
                 for topic in self._topics
@@ -154,6 +169,13 @@ class Listing:
     def _warmed(self, result: None, error: BaseException | None) -> None:
         # What failed for the worker fails again here, where it is known which partition it is about.
         self._warmings = WARMINGS_MAX if error is not None else self._warmings + 1
+        self._go_on()
+
+    def _take_slot(self) -> None:
+        if self._slot is None:
+            self._slot = self._connection.reserve()
+
+    def _go_on(self) -> None:
         if self._connection.is_closing:
             return
         try:
@@ -166,21 +188,27 @@ class Listing:
             logger.exception("ListOffsets of %s failed; the connection is closed", self._connection)
             self._connection.abort()
 
-    def _answer(self, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition) -> PartitionResponse:
+    def _answer(self, topic: str, asked: m.ListOffsetsRequest.ListOffsetsPartition) -> PartitionResponse:
         index, timestamp = asked.partition_index, asked.timestamp
         if (topic, index) in self._twice:
-            return PartitionResponse(partition_index=index, error_code=Error.INVALID_REQUEST)
+            return m.ListOffsetsResponse.ListOffsetsPartitionResponse(
+                partition_index=index, error_code=Error.INVALID_REQUEST
+            )
         if timestamp < 0 and self._version < SINCE_VERSION.get(timestamp, 2**15):
-            return PartitionResponse(partition_index=index, error_code=Error.UNSUPPORTED_VERSION)
+            return m.ListOffsetsResponse.ListOffsetsPartitionResponse(
+                partition_index=index, error_code=Error.UNSUPPORTED_VERSION
+            )
         try:
             partition = self._offsets.replicas.find(topic, index)
             if self._must_lead:
                 partition.require_leader(asked.current_leader_epoch)
             found = self._find(partition, timestamp)
         except (HeadraceError, ProtocolError) as error:
-            return PartitionResponse(partition_index=index, error_code=self._error_of(topic, index, error))
+            return m.ListOffsetsResponse.ListOffsetsPartitionResponse(
+                partition_index=index, error_code=self._error_of(topic, index, error)
+            )
         epoch = found.leader_epoch if self._version >= EPOCH_VERSION else -1
-        return PartitionResponse(
+        return m.ListOffsetsResponse.ListOffsetsPartitionResponse(
             partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
         )
 

@@ -21,29 +21,32 @@ _STARTING: Final = "The node is starting.\n"
 
 
 class Pages:
-    """Answers requests. `metrics` is there when the node has come so far."""
+    """Answers requests."""
 
-    __slots__ = ("_about", "_failure", "_why_not_ready", "metrics")
+    __slots__ = ("_about", "_failure", "_metrics", "_why_not_ready")
 
     def __init__(
         self,
         about: Callable[[], str],
         failure: Callable[[], str | None],
         why_not_ready: Callable[[], str | None],
+        metrics: Callable[[], NodeMetrics | None],
     ) -> None:
-        """`about` is one line on which node this is; the others say what is wrong, or None."""
+        """`about` is one line on which node this is; the next two say what is wrong, or None. `metrics` are there when
+        the node has come so far."""
         self._about = about
         self._failure = failure
         self._why_not_ready = why_not_ready
-        self.metrics: NodeMetrics | None = None
+        self._metrics = metrics
 
     def answer(self, request: HttpRequest) -> HttpReply:
         match request.path:
             case "/metrics" | "/metrics/partitions":
-                if self.metrics is None:
+                metrics = self._metrics()
+                if metrics is None:
                     return HttpReply(503, TEXT, _STARTING)
                 form = form_of(request.accept)
-                pages = self.metrics.pages if request.path == "/metrics" else self.metrics.partition_pages
+                pages = metrics.pages if request.path == "/metrics" else metrics.partition_pages
                 return HttpReply(200, form.value, pages(form))
             case "/healthz":
                 return _verdict(self._failure())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import Any
 
 from headrace.broker.operations import TOPIC_OPERATIONS
+from headrace.broker.steps import in_steps
 from headrace.broker.topic_metadata import name_error, partition_view
 from headrace.errors import Error
 from headrace.metadata.image import Image, Partition
@@ -28,7 +30,9 @@ class TopicPartitions:
         self._loader = loader
         self._page_max = page_max
 
-    def describe(self, connection: Connection, request: Request) -> m.DescribeTopicPartitionsResponse:
+    def describe(
+        self, connection: Connection, request: Request
+    ) -> m.DescribeTopicPartitionsResponse | Coroutine[Any, Any, m.DescribeTopicPartitionsResponse]:
         """Topics by name, in order; a page begins at the cursor, and says where the next one does."""
         body: m.DescribeTopicPartitionsRequest = request.body
         image, cursor = self._loader.image, body.cursor
@@ -37,9 +41,23 @@ class TopicPartitions:
         wanted = sorted({name for name in names if name >= after})
         if cursor is not None and (cursor.partition_index < 0 or (body.topics and after not in wanted)):
             return _refused(body)
-        room = max(1, min(body.response_partition_limit, self._page_max))
         response = Response()
+        page = self._page(response, image, wanted, body, connection.listener.name)
+        return in_steps(page, len(body.topics), lambda _: response)
+
+    def _page(
+        self,
+        response: m.DescribeTopicPartitionsResponse,
+        image: Image,
+        wanted: Sequence[str],
+        body: m.DescribeTopicPartitionsRequest,
+        listener: str,
+    ) -> Iterator[None]:
+        """A topic in each step, until the page is full."""
+        cursor = body.cursor
+        room = max(1, min(body.response_partition_limit, self._page_max))
         for name in wanted:
+            yield
             if room == 0:
                 response.next_cursor = Response.Cursor(topic_name=name, partition_index=0)
                 break
@@ -55,9 +73,9 @@ class TopicPartitions:
                     )
                 )
                 continue
-            first = cursor.partition_index if cursor is not None and name == after else 0
+            first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
             left = ((index, part) for index, part in topic.partitions.items() if index >= first)
-            found = [_partition(image, index, part, connection.listener.name) for index, part in islice(left, room)]
+            found = [_partition(image, index, part, listener) for index, part in islice(left, room)]
             response.topics.append(
                 TopicAnswer(
                     name=name,
@@ -72,7 +90,6 @@ class TopicPartitions:
             if following is not None:
                 response.next_cursor = Response.Cursor(topic_name=name, partition_index=following[0])
                 break
-        return response
 
 
 def _partition(image: Image, index: int, partition: Partition, listener: str) -> PartitionAnswer:

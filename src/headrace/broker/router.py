@@ -17,7 +17,7 @@ from headrace.errors import Error, ProtocolError
 from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
-from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
+from headrace.protocol.apis import API_VERSIONS_KEY, Api, named_api
 from headrace.protocol.codec import ELEMENTS_MAX
 from headrace.protocol.frame import Request, Unsupported, read_request, write_response
 from headrace.protocol.message import Message
@@ -46,7 +46,7 @@ class Route:
 
     def __init__(
         self,
-        name: type[Message],
+        name: str,
         handler: Handler,
         serves: Iterable[Serves] = (Serves.CLIENTS,),
         *,
@@ -54,14 +54,9 @@ class Route:
         is_scanned: bool = True,
         is_unstable_served: bool = False,
     ) -> None:
-        """`name` is the class of the request.
-
-        The errors in what the handler returns are counted in `errors`; where it `is_scanned` not, the handler does.
-        """
-        key = name.shape.key
-        api = find_api(key) if key is not None else None
-        assert api is not None, f"{name.__name__} is not a request"
-        unstable = () if is_unstable_served else api.shape.unstable
+        """Errors in what the handler returns are counted in `errors`; where it `is_scanned` not, the handler counts."""
+        api = named_api(name)
+        unstable = () if is_unstable_served else api.unstable
         stable = [version for version in api.versions if version not in unstable]
         self.api: Api = api
         self.min_version, self.max_version = min(stable), max(stable)

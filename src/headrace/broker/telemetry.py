@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final
+from typing import Any, Final, Self
 
+from headrace.broker.cluster import ClientSoftware
 from headrace.config.client_metrics import ClientMetricsConfig
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
 from headrace.metadata.image import Image, Resource, ResourceType
@@ -41,13 +42,6 @@ ACCEPTED: Final = [Compression.ZSTD.value, Compression.LZ4.value, Compression.GZ
 RESERVED_IDS: Final = (bytes(16), bytes(15) + b"\x01")
 ATTRIBUTE_CHARACTERS_MAX: Final = 256
 UNKNOWN: Final = "unknown"
-
-
-class ClientSoftware(NamedTuple):
-    """What a client said of itself in ApiVersions; kept as the state of its connection."""
-
-    name: str
-    version: str
 
 
 class Subscription(NamedTuple):
@@ -260,11 +254,12 @@ class Telemetry:
             self._forget(next(iter(self._instances)))
         return instance
 
-    def expire(self) -> None:
+    def expire(self) -> Self:
         """Forgets clients that are silent, with what they pushed."""
         now_ms = self._now_ms()
         for instance_id in [found for found, one in self._instances.items() if one.expires_ms <= now_ms]:
             self._forget(instance_id)
+        return self
 
     def _forget(self, instance_id: bytes) -> None:
         self.series.forget(self._instances.pop(instance_id).client)

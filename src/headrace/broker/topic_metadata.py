@@ -6,11 +6,12 @@ are described once, and not for each client that asks.
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.cluster import any_active_broker, close_as_nobody_serves
 from headrace.broker.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from headrace.broker.steps import in_steps
 from headrace.broker.topics import Creates
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Broker, Image, Partition, Topic
@@ -20,7 +21,9 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 
-Described = m.MetadataResponse.MetadataResponseTopic
+if TYPE_CHECKING:
+    Described = m.MetadataResponse.MetadataResponseTopic
+
 
 NO_ID: Final = bytes(16)
 
@@ -44,8 +47,8 @@ class TopicMetadata:
             return self._respond(connection, request, list(self._loader.image.topics.values()), [])
         if request.version < 12 and any(asked.name is None or asked.topic_id != NO_ID for asked in body.topics):
             return self._refuse(request, body.topics)
-        missing = self._missing(body)
-        if missing and self._creates is not None and body.allow_auto_topic_creation:
+        missing = self._missing(body) if self._creates is not None and body.allow_auto_topic_creation else []
+        if missing and self._creates is not None:
             return self._create_first(connection, request, missing, self._creates)
         return self._respond_to_asked(connection, request, {})
 
@@ -61,22 +64,37 @@ class TopicMetadata:
     async def _create_first(
         self, connection: Connection, request: Request, names: Sequence[str], creates: Creates
     ) -> m.MetadataResponse:
-        return self._respond_to_asked(connection, request, await creates.create_missing(names))
+        response = self._respond_to_asked(connection, request, await creates.create_missing(names))
+        return response if isinstance(response, m.MetadataResponse) else await response
 
     def _respond_to_asked(
         self, connection: Connection, request: Request, failed: Mapping[str, Error]
-    ) -> m.MetadataResponse:
+    ) -> m.MetadataResponse | Coroutine[Any, Any, m.MetadataResponse]:
         body: m.MetadataRequest = request.body
         assert body.topics is not None
-        image = self._loader.image
         found: dict[bytes, Topic] = {}
         others: dict[str | bytes, Described] = {}
-        by_id = any(asked.topic_id != NO_ID for asked in body.topics)
-        for asked in body.topics:
+        return in_steps(
+            self._look_for(body.topics, failed, found, others),
+            len(body.topics),
+            lambda _: self._respond(connection, request, list(found.values()), list(others.values())),
+        )
+
+    def _look_for(
+        self,
+        topics: Sequence[m.MetadataRequest.MetadataRequestTopic],
+        failed: Mapping[str, Error],
+        found: dict[bytes, Topic],
+        others: dict[str | bytes, Described],
+    ) -> Iterator[None]:
+        """One of them in each step."""
+        image = self._loader.image
+        by_id = any(asked.topic_id != NO_ID for asked in topics)
+        for asked in topics:
             if by_id:
                 topic = image.topics.get(asked.topic_id)
                 if topic is None and asked.topic_id != NO_ID:
-                    others[asked.topic_id] = Described(
+                    others[asked.topic_id] = m.MetadataResponse.MetadataResponseTopic(
                         error_code=Error.UNKNOWN_TOPIC_ID, name=None, topic_id=asked.topic_id
                     )
             else:
@@ -84,10 +102,12 @@ class TopicMetadata:
                 topic = image.topic(name)
                 if topic is None:
                     error = failed.get(name) or name_error(name) or Error.UNKNOWN_TOPIC_OR_PARTITION
-                    others[name] = Described(error_code=error, name=name, is_internal=name in INTERNAL)
+                    others[name] = m.MetadataResponse.MetadataResponseTopic(
+                        error_code=error, name=name, is_internal=name in INTERNAL
+                    )
             if topic is not None:
                 found[topic.id] = topic
-        return self._respond(connection, request, list(found.values()), list(others.values()))
+            yield
 
     def _respond(
         self, connection: Connection, request: Request, topics: Sequence[Topic], others: list[Described]
@@ -102,7 +122,7 @@ class TopicMetadata:
         described = [self._describe(image, topic, listener, request.version) for topic in topics]
         if body.include_topic_authorized_operations:
             described = [
-                Described(
+                m.MetadataResponse.MetadataResponseTopic(
                     name=topic.name,
                     topic_id=topic.topic_id,
                     is_internal=topic.is_internal,
@@ -135,7 +155,7 @@ class TopicMetadata:
         kept = self._described.get((topic.id, listener, kind))
         if kept is not None and kept[0] is topic:
             return kept[1]
-        described = Described(
+        described = m.MetadataResponse.MetadataResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL,
@@ -152,7 +172,9 @@ class TopicMetadata:
         return m.MetadataResponse(
             cluster_id=self._cluster_id,
             topics=[
-                Described(error_code=Error.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id)
+                m.MetadataResponse.MetadataResponseTopic(
+                    error_code=Error.INVALID_REQUEST, name=asked.name or "", topic_id=asked.topic_id
+                )
                 for asked in topics
             ],
         )

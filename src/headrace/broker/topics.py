@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.broker.forward import Channel, Forward
 from headrace.errors import Error, Refused
@@ -13,11 +13,12 @@ from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 from headrace.protocol.message import Message
 
+if TYPE_CHECKING:
+    Described = m.DescribeConfigsResponse.DescribeConfigsResourceResult
+
 AUTO_CREATE_TIMEOUT_MS: Final = 5000
 SETTINGS_VERSION: Final = 5
 """From this version on, the reply tells the settings of a new topic (KIP-525)."""
-
-SettingsOf: TypeAlias = Callable[[Mapping[str, str]], Sequence[m.DescribeConfigsResponse.DescribeConfigsResourceResult]]
 
 
 class Creates(Protocol):
@@ -28,7 +29,9 @@ class Creates(Protocol):
 class Topics:
     __slots__ = ("_channel", "_deletes", "_forward", "_settings_of")
 
-    def __init__(self, channel: Channel, settings_of: SettingsOf, *, deletes: bool) -> None:
+    def __init__(
+        self, channel: Channel, settings_of: Callable[[Mapping[str, str]], Sequence[Described]], *, deletes: bool
+    ) -> None:
         """`settings_of` says what settings a topic has that has some of its own; `deletes`, whether topics may be
         deleted at all."""
         self._channel = channel

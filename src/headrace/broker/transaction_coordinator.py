@@ -125,18 +125,18 @@ class TransactionCoordinator:
         transactions, offsets, views, writer = self.verifier, self._offsets, self._views, self._writer
         return [
             Route(
-                m.InitProducerIdRequest,
+                "InitProducerId",
                 self._producer_ids.init,
                 errors=transactions.init_errors,
                 is_unstable_served=self._config.transaction_two_phase_commit_enable,
             ),
-            Route(m.AddPartitionsToTxnRequest, transactions.add_partitions, errors=transactions.add_errors),
-            Route(m.AddOffsetsToTxnRequest, transactions.add_offsets, errors=transactions.offsets_errors),
-            Route(m.EndTxnRequest, transactions.end, errors=transactions.end_errors),
-            Route(m.WriteTxnMarkersRequest, writer.handle, errors=writer.errors),
-            Route(m.TxnOffsetCommitRequest, offsets.commit, errors=offsets.errors),
-            Route(m.DescribeTransactionsRequest, views.describe, errors=views.describe_errors),
-            Route(m.ListTransactionsRequest, views.list, errors=views.list_errors),
+            Route("AddPartitionsToTxn", transactions.add_partitions, errors=transactions.add_errors),
+            Route("AddOffsetsToTxn", transactions.add_offsets, errors=transactions.offsets_errors),
+            Route("EndTxn", transactions.end, errors=transactions.end_errors),
+            Route("WriteTxnMarkers", writer.handle, errors=writer.errors),
+            Route("TxnOffsetCommit", offsets.commit, errors=offsets.errors),
+            Route("DescribeTransactions", views.describe, errors=views.describe_errors),
+            Route("ListTransactions", views.list, errors=views.list_errors),
         ]
 
     def stop(self) -> None:

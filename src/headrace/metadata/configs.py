@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from headrace.config import LogConfig, Setting, broker_settings
 from headrace.config.client_metrics import ClientMetricsConfig
@@ -22,13 +22,13 @@ from headrace.metadata.names import check_name
 from headrace.metadata.snapshot import Versioned
 from headrace.protocol import messages as m
 
+if TYPE_CHECKING:
+    Wanted = m.AlterConfigsRequest.AlterConfigsResource | m.IncrementalAlterConfigsRequest.AlterConfigsResource
+
 INT32_MAX: Final = 2**31 - 1
 CHANGES_A_REQUEST_MAX: Final = 10_000
 HINTS_A_REQUEST_MAX: Final = 100
 """After so many refusals, the nearest name to an unknown one is not looked for: that takes a millisecond each."""
-
-
-Wanted: TypeAlias = m.AlterConfigsRequest.AlterConfigsResource | m.IncrementalAlterConfigsRequest.AlterConfigsResource
 
 
 class Operation(IntEnum):

@@ -101,7 +101,7 @@ class Controller:
 
     def decide(self, request: Message, next_offset: int, now_ms: int) -> Decision:
         """`next_offset` is that of the first record, should there be any. A request that is refused has none."""
-        decide = _DECISIONS.get(type(request))
+        decide = _DECISIONS.get(type(request).__name__)
         if decide is None:
             raise Refused(Error.UNSUPPORTED_VERSION, f"The controller does not serve {request.shape.name}.")
         try:
@@ -238,19 +238,20 @@ class Controller:
         return Configs(image, self._dynamic)
 
 
-_DECISIONS: Final[dict[type[Message], Callable[..., Any]]] = {
-    m.BrokerRegistrationRequest: Controller._register,
-    m.BrokerHeartbeatRequest: Controller._heartbeat,
-    m.UnregisterBrokerRequest: Controller._unregister,
-    m.ControllerRegistrationRequest: Controller._register_controller,
-    m.AllocateProducerIdsRequest: Controller._allocate_producer_ids,
-    m.CreateTopicsRequest: Controller._create_topics,
-    m.DeleteTopicsRequest: Controller._delete_topics,
-    m.CreatePartitionsRequest: Controller._create_partitions,
-    m.AlterConfigsRequest: Controller._alter_configs,
-    m.IncrementalAlterConfigsRequest: Controller._alter_incrementally,
-    m.ElectLeadersRequest: Controller._elect_leaders,
-    m.AlterPartitionReassignmentsRequest: Controller._reassign,
-    m.UpdateFeaturesRequest: Controller._update_features,
-    m.AssignReplicasToDirsRequest: Controller._assign_replicas,
+_DECISIONS: Final[dict[str, Callable[..., Any]]] = {
+    "BrokerRegistrationRequest": Controller._register,
+    "BrokerHeartbeatRequest": Controller._heartbeat,
+    "UnregisterBrokerRequest": Controller._unregister,
+    "ControllerRegistrationRequest": Controller._register_controller,
+    "AllocateProducerIdsRequest": Controller._allocate_producer_ids,
+    "CreateTopicsRequest": Controller._create_topics,
+    "DeleteTopicsRequest": Controller._delete_topics,
+    "CreatePartitionsRequest": Controller._create_partitions,
+    "AlterConfigsRequest": Controller._alter_configs,
+    "IncrementalAlterConfigsRequest": Controller._alter_incrementally,
+    "ElectLeadersRequest": Controller._elect_leaders,
+    "AlterPartitionReassignmentsRequest": Controller._reassign,
+    "UpdateFeaturesRequest": Controller._update_features,
+    "AssignReplicasToDirsRequest": Controller._assign_replicas,
 }
+"""By the name of the request: the classes of messages are made when they are asked for."""

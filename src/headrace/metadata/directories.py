@@ -13,26 +13,26 @@ from headrace.metadata.leadership import CHANGE_VERSION, elected, leave
 from headrace.metadata.snapshot import Versioned
 from headrace.protocol import messages as m
 
-Response = m.AssignReplicasToDirsResponse
-
 
 def assign_replicas(
     image: Image, broker: Broker, request: m.AssignReplicasToDirsRequest
 ) -> tuple[list[Versioned], m.AssignReplicasToDirsResponse]:
     """`broker` is the one that asks, in the epoch that it has."""
     records: list[Versioned] = []
-    response = Response()
+    response = m.AssignReplicasToDirsResponse()
     lost: list[bytes] = []
     for directory in request.directories:
-        answer = Response.DirectoryData(id=directory.id)
+        answer = m.AssignReplicasToDirsResponse.DirectoryData(id=directory.id)
         for wanted in directory.topics:
-            told = Response.TopicData(topic_id=wanted.topic_id)
+            told = m.AssignReplicasToDirsResponse.TopicData(topic_id=wanted.topic_id)
             for part in wanted.partitions:
                 error = _error(image, broker.id, wanted.topic_id, part.partition_index)
                 if error is Error.NONE:
                     partition = image.topics[wanted.topic_id].partitions[part.partition_index]
                     records += _assigned(image, broker, wanted.topic_id, part.partition_index, partition, directory.id)
-                told.partitions.append(Response.PartitionData(partition_index=part.partition_index, error_code=error))
+                told.partitions.append(
+                    m.AssignReplicasToDirsResponse.PartitionData(partition_index=part.partition_index, error_code=error)
+                )
             answer.topics.append(told)
         if broker.directories and directory.id not in broker.directories:
             lost.append(directory.id)

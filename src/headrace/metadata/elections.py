@@ -13,9 +13,6 @@ from headrace.protocol import messages as m
 
 _RECOVERING: Final = 1
 
-TopicResult = m.ElectLeadersResponse.ReplicaElectionResult
-PartitionResult = m.ElectLeadersResponse.PartitionResult
-
 
 class Election(IntEnum):
     """By Kafka's numbers."""
@@ -40,13 +37,17 @@ def elect_leaders(image: Image, request: m.ElectLeadersRequest) -> tuple[list[Ve
         for index in indexes:
             try:
                 records.append(_elect(image, name, index, election))
-                results.append(PartitionResult(partition_id=index, error_message=None))
+                results.append(m.ElectLeadersResponse.PartitionResult(partition_id=index, error_message=None))
             except Refused as refused:
                 if request.topic_partitions is not None or refused.error is not Error.ELECTION_NOT_NEEDED:
                     results.append(
-                        PartitionResult(partition_id=index, error_code=refused.error, error_message=refused.text)
+                        m.ElectLeadersResponse.PartitionResult(
+                            partition_id=index, error_code=refused.error, error_message=refused.text
+                        )
                     )
-        response.replica_election_results.append(TopicResult(topic=name, partition_result=results))
+        response.replica_election_results.append(
+            m.ElectLeadersResponse.ReplicaElectionResult(topic=name, partition_result=results)
+        )
     return records, response
 
 

@@ -10,7 +10,6 @@ from headrace.metadata.image import Image
 from headrace.metadata.snapshot import Versioned
 from headrace.protocol import messages as m
 
-Update = m.UpdateFeaturesRequest.FeatureUpdateKey
 DOES_NOT_KNOW = (0, 0)
 
 
@@ -41,7 +40,7 @@ def update_features(image: Image, request: m.UpdateFeaturesRequest) -> tuple[lis
     return [] if request.validate_only else records, response
 
 
-def _check(image: Image, update: Update, after: dict[str, int]) -> None:
+def _check(image: Image, update: m.UpdateFeaturesRequest.FeatureUpdateKey, after: dict[str, int]) -> None:
     name, level = update.feature, update.max_version_level
     upgrade_type = UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else update.upgrade_type
     if upgrade_type not in list(UpgradeType):

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.plain import field, plain, plain_frozen
-from headrace.protocol.messages import (
-    AccessControlEntryRecord,
-    DelegationTokenRecord,
-    UserScramCredentialRecord,
-)
+
+if TYPE_CHECKING:
+    from headrace.protocol.messages import (
+        AccessControlEntryRecord,
+        DelegationTokenRecord,
+        UserScramCredentialRecord,
+    )
 
 NO_LEADER: Final = -1
 UNASSIGNED_DIRECTORY: Final = bytes(16)

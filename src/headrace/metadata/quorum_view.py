@@ -9,14 +9,12 @@ from headrace.raft.node import Node
 from headrace.raft.node.roles import Leader, Progress
 from headrace.raft.quorum import ReplicaKey
 
-Response = m.DescribeQuorumResponse
-
 
 def describe_quorum(node: Node, request: m.DescribeQuorumRequest, now_ms: int) -> m.DescribeQuorumResponse:
-    response = Response(error_message=None)
+    response = m.DescribeQuorumResponse(error_message=None)
     is_asked = False
     for topic in request.topics:
-        told = Response.TopicData(topic_name=topic.topic_name)
+        told = m.DescribeQuorumResponse.TopicData(topic_name=topic.topic_name)
         for part in topic.partitions:
             is_ours = topic.topic_name == METADATA and part.partition_index == 0
             is_asked = is_asked or is_ours
@@ -28,10 +26,10 @@ def describe_quorum(node: Node, request: m.DescribeQuorumRequest, now_ms: int) -
         response.topics.append(told)
     if is_asked:
         response.nodes = [
-            Response.Node(
+            m.DescribeQuorumResponse.Node(
                 node_id=voter.key.id,
                 listeners=[
-                    Response.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+                    m.DescribeQuorumResponse.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
                     for endpoint in voter.endpoints
                 ],
             )
@@ -46,7 +44,7 @@ def _partition(node: Node, now_ms: int) -> m.DescribeQuorumResponse.PartitionDat
         refused = _refused(0, Error.NOT_LEADER_OR_FOLLOWER)
         refused.leader_id, refused.leader_epoch = node.leader_id, node.epoch
         return refused
-    own = Response.ReplicaState(
+    own = m.DescribeQuorumResponse.ReplicaState(
         replica_id=node.local.id,
         replica_directory_id=node.local.directory_id,
         log_end_offset=node.history.end_offset,
@@ -62,7 +60,7 @@ def _partition(node: Node, now_ms: int) -> m.DescribeQuorumResponse.PartitionDat
         for key, progress in role.progress.items()
         if key not in node.voters and key.id != node.local.id
     ]
-    return Response.PartitionData(
+    return m.DescribeQuorumResponse.PartitionData(
         error_message=None,
         leader_id=node.local.id,
         leader_epoch=node.epoch,
@@ -74,7 +72,7 @@ def _partition(node: Node, now_ms: int) -> m.DescribeQuorumResponse.PartitionDat
 
 def _replica(key: ReplicaKey, progress: Progress | None) -> m.DescribeQuorumResponse.ReplicaState:
     found = progress or Progress()
-    return Response.ReplicaState(
+    return m.DescribeQuorumResponse.ReplicaState(
         replica_id=key.id,
         replica_directory_id=key.directory_id,
         log_end_offset=-1 if found.end_offset is None else found.end_offset,
@@ -84,6 +82,6 @@ def _replica(key: ReplicaKey, progress: Progress | None) -> m.DescribeQuorumResp
 
 
 def _refused(index: int, error: Error) -> m.DescribeQuorumResponse.PartitionData:
-    return Response.PartitionData(
+    return m.DescribeQuorumResponse.PartitionData(
         partition_index=index, error_code=error, error_message=error.text, leader_id=-1, leader_epoch=-1
     )

@@ -7,20 +7,30 @@ from typing import Any, Final
 
 from headrace.errors import Refused
 from headrace.protocol import messages as m
+from headrace.protocol.apis import find_api
 from headrace.protocol.message import Message
 
 
 def refusal(request: Message, refused: Refused) -> Message:
     """The response of the request's API with the error wherever it has a place for one."""
-    return _REFUSALS[type(request)](request, refused)
+    return _REFUSALS[type(request).__name__](request, refused)
 
 
-def _with_code(response: Callable[..., Message]) -> Callable[[Any, Refused], Message]:
-    return lambda request, refused: response(error_code=refused.error)
+def _response(request: Message) -> Any:
+    key = request.shape.key
+    api = find_api(key) if key is not None else None
+    assert api is not None
+    return api.response
 
 
-def _with_text(response: Callable[..., Message]) -> Callable[[Any, Refused], Message]:
-    return lambda request, refused: response(error_code=refused.error, error_message=refused.text)
+def _with_code(request: Message, refused: Refused) -> Message:
+    made: Message = _response(request)(error_code=refused.error)
+    return made
+
+
+def _with_text(request: Message, refused: Refused) -> Message:
+    made: Message = _response(request)(error_code=refused.error, error_message=refused.text)
+    return made
 
 
 def _create(request: m.CreateTopicsRequest, refused: Refused) -> Message:
@@ -70,40 +80,37 @@ def _elect(request: m.ElectLeadersRequest, refused: Refused) -> Message:
     )
 
 
-def _alter(response: Any, result: Any) -> Callable[[Any, Refused], Message]:
-    def refuse(request: Any, refused: Refused) -> Message:
-        made: Message = response(
-            responses=[
-                result(
-                    error_code=refused.error,
-                    error_message=refused.text,
-                    resource_type=resource.resource_type,
-                    resource_name=resource.resource_name,
-                )
-                for resource in request.resources
-            ]
-        )
-        return made
-
-    return refuse
+def _alter(request: Any, refused: Refused) -> Message:
+    response = _response(request)
+    made: Message = response(
+        responses=[
+            response.AlterConfigsResourceResponse(
+                error_code=refused.error,
+                error_message=refused.text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource in request.resources
+        ]
+    )
+    return made
 
 
-_REFUSALS: Final[dict[type[Message], Callable[[Any, Refused], Message]]] = {
-    m.BrokerRegistrationRequest: _with_code(m.BrokerRegistrationResponse),
-    m.BrokerHeartbeatRequest: _with_code(m.BrokerHeartbeatResponse),
-    m.UnregisterBrokerRequest: _with_text(m.UnregisterBrokerResponse),
-    m.ControllerRegistrationRequest: _with_text(m.ControllerRegistrationResponse),
-    m.AllocateProducerIdsRequest: _with_code(m.AllocateProducerIdsResponse),
-    m.CreateTopicsRequest: _create,
-    m.DeleteTopicsRequest: _delete,
-    m.CreatePartitionsRequest: _grow,
-    m.DescribeQuorumRequest: _with_text(m.DescribeQuorumResponse),
-    m.AlterConfigsRequest: _alter(m.AlterConfigsResponse, m.AlterConfigsResponse.AlterConfigsResourceResponse),
-    m.IncrementalAlterConfigsRequest: _alter(
-        m.IncrementalAlterConfigsResponse, m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
-    ),
-    m.ElectLeadersRequest: _elect,
-    m.AlterPartitionReassignmentsRequest: _with_text(m.AlterPartitionReassignmentsResponse),
-    m.UpdateFeaturesRequest: _with_text(m.UpdateFeaturesResponse),
-    m.AssignReplicasToDirsRequest: _with_code(m.AssignReplicasToDirsResponse),
+_REFUSALS: Final[dict[str, Callable[[Any, Refused], Message]]] = {
+    "BrokerRegistrationRequest": _with_code,
+    "BrokerHeartbeatRequest": _with_code,
+    "UnregisterBrokerRequest": _with_text,
+    "ControllerRegistrationRequest": _with_text,
+    "AllocateProducerIdsRequest": _with_code,
+    "CreateTopicsRequest": _create,
+    "DeleteTopicsRequest": _delete,
+    "CreatePartitionsRequest": _grow,
+    "DescribeQuorumRequest": _with_text,
+    "AlterConfigsRequest": _alter,
+    "IncrementalAlterConfigsRequest": _alter,
+    "ElectLeadersRequest": _elect,
+    "AlterPartitionReassignmentsRequest": _with_text,
+    "UpdateFeaturesRequest": _with_text,
+    "AssignReplicasToDirsRequest": _with_code,
 }
+"""By name: the classes of messages are made when they are asked for, and most of these never are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from headrace.config import LogConfig
 from headrace.errors import Error, Refused
@@ -17,6 +17,9 @@ from headrace.metadata.snapshot import Versioned, partition_record
 from headrace.plain import plain_frozen
 from headrace.protocol import messages as m
 
+if TYPE_CHECKING:
+    DescribedConfig = m.CreateTopicsResponse.CreatableTopicConfigs
+
 PARTITIONS_A_REQUEST_MAX: Final = 10_000
 """Kafka's limit too: all of a request is decided at once, and is one batch of the metadata log."""
 DYNAMIC_TOPIC_CONFIG: Final = 1
@@ -24,7 +27,6 @@ DEFAULT_CONFIG: Final = 5
 NO_ID: Final = bytes(16)
 _MORE_THAN_ONCE: Final = "The topic is in the request more than once."
 
-DescribedConfig = m.CreateTopicsResponse.CreatableTopicConfigs
 Named = TypeVar("Named", bound=Hashable)
 
 
@@ -192,7 +194,7 @@ class Topics:
         if described is None:
             config = LogConfig.parse(settings, base=self._defaults.log)
             described = self._described_configs[key] = [
-                DescribedConfig(
+                m.CreateTopicsResponse.CreatableTopicConfigs(
                     name=setting.name,
                     value=setting.format(getattr(config, field)),
                     config_source=DYNAMIC_TOPIC_CONFIG if setting.name in settings else DEFAULT_CONFIG,

@@ -127,6 +127,18 @@ class Struct:
     fields: list[Field] = field(default_factory=list)
 
 
+@plain_frozen
+class Head:
+    """The first line of a block: what a node must know of an API that nobody has asked for yet."""
+
+    key: int | None
+    versions: Versions
+    flexible: Versions
+    unstable: Versions
+    listeners: tuple[str, ...]
+    text: str
+
+
 @plain
 class Shape:
     """A message: a struct with versions. `key` is an API key or, for a record, its type."""
@@ -164,6 +176,11 @@ def files_and_blocks() -> dict[str, list[str]]:
     for (_, name), block in _index().items():
         by_file.setdefault(block.file, []).append(name)
     return by_file
+
+
+def head(kind: Kind, name: str) -> Head:
+    """Of a block. Raises KeyError for a name that there is not."""
+    return _head(_index()[kind, name])
 
 
 @cache
@@ -260,26 +277,19 @@ def parse(text: str, file: str = "text") -> dict[str, Shape]:
 
 def _parse(block: _Block) -> dict[str, Shape]:
     lines = block.text.rstrip().split("\n")
-    head, _, text = lines[0].partition("#")
-    words = head.split()[2:]
-    try:
-        key = None if block.kind is Kind.DATA else int(words.pop(0))
-        versions = _versions(words.pop(0))
-        options = _options(words)
-    except (ValueError, IndexError) as error:
-        raise ShapeError(f"{block.file}:{block.line}: {error}") from None
+    head = _head(block)
     shapes: dict[str, Shape] = {}
     for name in _names_in(block):
         is_key = block.kind in KEYED_KINDS and name.endswith("Key")
         shapes[name] = Shape(
             name=name,
             kind=block.kind,
-            key=key,
-            versions=Versions(0, 0) if is_key else versions,
-            flexible=NEVER if is_key else _versions(*options.get("flexible", ())),
-            unstable=_versions(*options.get("unstable", ())),
-            listeners=tuple(options.get("on", ())),
-            text=text.strip(),
+            key=head.key,
+            versions=Versions(0, 0) if is_key else head.versions,
+            flexible=NEVER if is_key else head.flexible,
+            unstable=head.unstable,
+            listeners=head.listeners,
+            text=head.text,
             body=Struct(name),
             structs={},
         )
@@ -287,6 +297,25 @@ def _parse(block: _Block) -> dict[str, Shape]:
     for made in shapes.values():
         _resolve(block, made)
     return shapes
+
+
+def _head(block: _Block) -> Head:
+    line, _, text = block.text.partition("\n")[0].partition("#")
+    words = line.split()[2:]
+    try:
+        key = None if block.kind is Kind.DATA else int(words.pop(0))
+        versions = _versions(words.pop(0))
+        options = _options(words)
+        return Head(
+            key,
+            versions,
+            _versions(*options.get("flexible", ())),
+            _versions(*options.get("unstable", ())),
+            tuple(options.get("on", ())),
+            text.strip(),
+        )
+    except (ValueError, IndexError) as error:
+        raise ShapeError(f"{block.file}:{block.line}: {error}") from None
 
 
 def _options(words: list[str]) -> dict[str, list[str]]:
