@@ -9,6 +9,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from headrace.broker.steps import THINGS_A_STEP
 from headrace.errors import Error, Refused
 from headrace.metadata.names import INTERNAL
 from headrace.net.connection import Connection
@@ -35,8 +36,10 @@ class DeleteRecords:
         topics: dict[str, dict[int, Result]] = {}
         for topic in body.topics:
             results = topics.setdefault(topic.name, {})
-            for wanted in topic.partitions:
+            for number, wanted in enumerate(topic.partitions, 1):
                 results[wanted.partition_index] = self._delete(topic.name, wanted, waiting)
+                if not number % THINGS_A_STEP:
+                    await asyncio.sleep(0)
         if waiting:
             await self._durable(waiting, body.timeout_ms / 1000)
         return m.DeleteRecordsResponse(

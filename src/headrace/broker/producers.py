@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from itertools import islice
+from typing import Any, cast
+
+from headrace.broker.steps import in_steps
 from headrace.broker.topic_metadata import name_error
 from headrace.errors import Error, Refused
 from headrace.net.connection import Connection
@@ -19,17 +24,22 @@ class Producers:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    def describe(self, connection: Connection, request: Request) -> m.DescribeProducersResponse:
-        body: m.DescribeProducersRequest = request.body
-        return Response(
-            topics=[
-                Response.TopicResponse(
-                    name=topic.name,
-                    partitions=[self._partition(topic.name, index) for index in topic.partition_indexes],
-                )
-                for topic in body.topics
-            ]
-        )
+    def describe(
+        self, connection: Connection, request: Request
+    ) -> m.DescribeProducersResponse | Coroutine[Any, Any, m.DescribeProducersResponse]:
+        topics = cast("m.DescribeProducersRequest", request.body).topics
+
+        def respond(found: list[m.DescribeProducersResponse.PartitionResponse]) -> m.DescribeProducersResponse:
+            answers = iter(found)
+            return Response(
+                topics=[
+                    Response.TopicResponse(name=topic.name, partitions=[*islice(answers, len(topic.partition_indexes))])
+                    for topic in topics
+                ]
+            )
+
+        found = (self._partition(topic.name, index) for topic in topics for index in topic.partition_indexes)
+        return in_steps(found, sum(len(topic.partition_indexes) for topic in topics), respond)
 
     def _partition(self, topic: str, index: int) -> m.DescribeProducersResponse.PartitionResponse:
         try:
