@@ -28,7 +28,7 @@ from headrace.config import (
 from headrace.config.client_metrics import ClientMetricsConfig
 from headrace.config.group import Group
 from headrace.config.group_settings import GroupSettings
-from headrace.config.known import KNOWN
+from headrace.config.known import known_settings
 from headrace.config.node import ALIASES, GROUPS
 from headrace.config.setting import Effect
 from headrace.errors import Error, Refused
@@ -40,7 +40,7 @@ ALL = [
     *GroupSettings.settings.values(),
     *ClientMetricsConfig.settings.values(),
 ]
-EVERY = [setting for setting in ALL if setting.name not in KNOWN]
+EVERY = [setting for setting in ALL if setting.name not in known_settings()]
 
 
 def name_of(setting: Setting) -> str:
@@ -238,7 +238,7 @@ def test_groups_are_equal_when_their_values_are_and_travel_as_texts_and_pickles(
 def test_no_name_is_declared_twice() -> None:
     own = [name for group in GROUPS.values() for name in group.settings]
     twins = [twin.name for setting in TOPIC.values() for twin in setting.broker_twins()]
-    every = [*own, *twins, *KNOWN, *ALIASES]
+    every = [*own, *twins, *known_settings(), *ALIASES]
     assert sorted(name for name, count in Counter(every).items() if count > 1) == []
 
 
@@ -246,7 +246,7 @@ def test_what_no_part_of_a_node_takes_says_why() -> None:
     for setting in ALL:
         if not setting.honoured:
             assert (setting.why or setting.kafka or setting.doc).endswith("."), setting
-        if setting.name in KNOWN:
+        if setting.name in known_settings():
             assert setting.doc.endswith("."), setting
             assert setting.effect is not Effect.HONOURED
             if setting.default is not None:

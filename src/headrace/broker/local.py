@@ -8,14 +8,16 @@ import resource
 import secrets
 import socket
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.ports import NodePorts
 from headrace.broker.process import LocalProcess
 from headrace.storage.cleaning_work import CleaningProcesses
-from headrace.storage.kernel_syncs import KernelSyncs
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.workers import WorkerThread
+
+if TYPE_CHECKING:
+    from headrace.storage.kernel_syncs import KernelSyncs
 
 OPEN_FILES_MAX: Final = 100_000
 _SPARE_FILES: Final = 256
@@ -66,6 +68,8 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
 
 
 def _kernel_syncs(loop: asyncio.AbstractEventLoop) -> KernelSyncs | None:
+    from headrace.storage.kernel_syncs import KernelSyncs  # with ctypes, for who syncs at all
+
     try:
         return KernelSyncs(loop)
     except OSError:

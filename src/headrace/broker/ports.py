@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from headrace.broker.process import ProcessFigures
 from headrace.plain import plain
-from headrace.storage.cleaning_work import StartWork
-from headrace.storage.disk import Disk
-from headrace.storage.kernel_syncs import Syncs
-from headrace.storage.workers import Workers
+
+if TYPE_CHECKING:
+    from headrace.broker.process import ProcessFigures
+    from headrace.storage.cleaning_work import StartWork
+    from headrace.storage.disk import Disk
+    from headrace.storage.kernel_syncs import Syncs
+    from headrace.storage.workers import Workers
 
 
 def _nothing() -> None:

@@ -10,6 +10,7 @@ all or on one; b: on one), bounds where there are any, and what it does.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any, Final
 
 from headrace.config.known_security import SECURITY
@@ -273,5 +274,7 @@ def settings_of(section: Section) -> list[Setting]:
     return [_setting(row, section) for row in section.rows.splitlines()]
 
 
-KNOWN: Final[dict[str, Setting]] = {setting.name: setting for section in SECTIONS for setting in settings_of(section)}
-"""By name."""
+@cache
+def known_settings() -> dict[str, Setting]:
+    """By name. Read when one of them is looked for: a node that is given none does without."""
+    return {setting.name: setting for section in SECTIONS for setting in settings_of(section)}

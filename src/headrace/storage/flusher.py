@@ -20,13 +20,16 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.metrics.histogram import Histogram
+from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
-from headrace.storage.kernel_syncs import Syncs
 from headrace.storage.workers import Workers
 from headrace.storage.write_behind import WriteBehind
+
+if TYPE_CHECKING:
+    from headrace.storage.kernel_syncs import Syncs
 
 FILES_AT_ONCE_MIN: Final = 8
 """Fewer are synced one by one: at once, they would wait for whatever else is being written to the device."""
