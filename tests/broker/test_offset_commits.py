@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from headrace.broker.offset_commits import PARTITIONS_A_PIECE
+from headrace.coordinator.offsets.offsets import Offsets
 from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
@@ -228,5 +232,84 @@ def test_a_node_that_coordinates_nothing_yet_says_so() -> None:
             asked = kind.OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])
             (found,) = (await ask(peer, kind(group_id="g", topics=[asked]), 1)).topics
             assert [one.error_code for one in found.partitions] == [Error.NOT_COORDINATOR] * 2
+
+    run(check())
+
+
+@given(sizes=st.lists(st.sampled_from([0, 1, 3, 499, 500, 501, 1200]), max_size=6), version=st.sampled_from([5, 7, 9]))
+def test_very_many_offsets_are_read_in_pieces_and_told_as_one(sizes: list[int], version: int) -> None:
+    async def check() -> None:
+        async with running(offsets_topic_num_partitions="1") as node, connected(node) as peer:
+            await create(peer, "topic-2", 3)
+            await ready(peer, "g")
+            assert await commit(peer, 8, 7, topic=("topic-2", bytes(16)), index=1) == Error.NONE
+            kind = m.OffsetFetchRequest
+            topic = kind.OffsetFetchRequestTopics if version >= 8 else kind.OffsetFetchRequestTopic
+            topics: list[Any] = [
+                topic(name=f"topic-{number}", partition_indexes=list(range(size))) for number, size in enumerate(sizes)
+            ]
+            if version >= 8:
+                wanted = [kind.OffsetFetchRequestGroup(group_id=group_id, topics=topics) for group_id in ("g", "h")]
+                groups = (await ask(peer, kind(groups=wanted), version)).groups
+                assert [group.group_id for group in groups] == ["g", "h"]
+            else:
+                groups = [await ask(peer, kind(group_id="g", topics=topics), version)]
+            for group in groups:
+                told = [
+                    (one.name, [(part.partition_index, part.committed_offset) for part in one.partitions])
+                    for one in group.topics
+                ]
+                offset = 7 if group is groups[0] else -1
+                assert told == [
+                    (
+                        f"topic-{number}",
+                        [(index, offset if (number, index) == (2, 1) else -1) for index in range(size)],
+                    )
+                    for number, size in enumerate(sizes)
+                ]
+
+    run(check())
+
+
+def test_very_many_offsets_of_a_group_are_read_while_others_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    fetch_of = Offsets.fetch
+
+    def noted(self: Offsets, asked: Any, *arguments: Any, **more: Any) -> Any:
+        sizes.append(sum(len(topic.partition_indexes) for topic in asked.topics))
+        return fetch_of(self, asked, *arguments, **more)
+
+    async def check() -> None:
+        async with running(offsets_topic_num_partitions="1") as node, connected(node) as peer:
+            await ready(peer, "g")
+            monkeypatch.setattr(Offsets, "fetch", noted)
+            kind = m.OffsetFetchRequest
+            topic = kind.OffsetFetchRequestTopics(name="t", partition_indexes=list(range(4000)))
+            await ask(peer, kind(groups=[kind.OffsetFetchRequestGroup(group_id="g", topics=[topic])]), 9)
+            assert sum(sizes) == 4000
+            assert max(sizes) <= PARTITIONS_A_PIECE
+
+    run(check())
+
+
+async def commit_many(peer: Peer, count: int) -> list[int]:
+    kind = m.OffsetCommitRequest
+    partition = kind.OffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
+    topic = kind.OffsetCommitRequestTopic(name="t", partitions=[partition] * count)
+    response = await ask(peer, kind(group_id="g", generation_id_or_member_epoch=-1, topics=[topic]), 8)
+    return [answer.error_code for answer in response.topics[0].partitions]
+
+
+def test_a_commit_that_does_not_fit_is_refused_before_it_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        async with running(offsets_topic_num_partitions="1") as node, connected(node) as peer:
+            await create(peer, "t")
+            await ready(peer, "g")
+            assert await commit_many(peer, 5000) == [Error.NONE] * 5000
+            assert await commit_many(peer, 15_000) == [Error.UNKNOWN_SERVER_ERROR] * 15_000
+            looked: list[Any] = []
+            monkeypatch.setattr(Offsets, "commit", lambda *arguments: looked.append(arguments))
+            assert await commit_many(peer, 20_000) == [Error.UNKNOWN_SERVER_ERROR] * 20_000, "as before"
+            assert not looked
 
     run(check())

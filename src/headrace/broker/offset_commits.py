@@ -5,14 +5,15 @@ A commit is answered when it is committed itself, without a task: its reply has 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.slot_reply import SlotReply
-from headrace.coordinator.runtime import Runtime
+from headrace.coordinator.runtime import ASKED_AT_ONCE, Runtime
 from headrace.coordinator.shard import Outcome, Reply
-from headrace.errors import Error
+from headrace.errors import Error, Refused
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
@@ -28,6 +29,12 @@ GROUPS_SINCE: Final = 8
 """From this version of OffsetFetch on, one request asks for many groups (KIP-709)."""
 GROUP_ERROR_SINCE: Final = 2
 """Before it, an error of the group is said of each of its partitions."""
+COMMITS_THAT_FIT: Final = 1000
+"""So few are not counted in bytes before they are made."""
+COMMIT_BYTES_MIN: Final = 60
+"""What the record of a commit takes at least, beside the name of its group."""
+PARTITIONS_A_PIECE: Final = 500
+"""Of a group that is asked for very many, each of which takes some microseconds."""
 
 
 class OffsetCommits:
@@ -43,6 +50,11 @@ class OffsetCommits:
 
     def commit(self, connection: Connection, request: Request) -> None:
         reply = SlotReply(connection, request, refused_commit, self.commit_errors)
+        try:
+            require_room(self._groups, request.body)
+        except Refused as refused:
+            reply.refuse(refused.error, refused.text)
+            return
         self._groups.ask(request.body.group_id, partial(_commit, request.body, request.version, reply), reply)
 
     # --------------------------------------------------------------------------------------------------------- fetching
@@ -53,17 +65,19 @@ class OffsetCommits:
         if not groups:
             return m.OffsetFetchResponse()
         reply = SlotReply(connection, request, _refused_fetch, self.fetch_errors)
-        gathered = _Fetches(request, reply, len(groups))
+        pieces = [_pieces(asked) for asked in groups]
+        gathered = _Fetches(request, reply, pieces)
 
         def asks() -> Iterator[None]:
-            for index, asked in enumerate(groups):
-                part = _FetchReply(gathered, index, asked)
+            for number, asked in enumerate(chain.from_iterable(pieces)):
+                part = _FetchReply(gathered, number, asked)
                 self._groups.ask(
                     asked.group_id, partial(_fetch, asked, request.version, body.require_stable, part), part
                 )
                 yield
 
-        self._groups.ask_many(asks(), len(groups))
+        is_wide = any(len(group) > 1 for group in pieces)
+        self._groups.ask_many(asks(), ASKED_AT_ONCE + 1 if is_wide else len(groups))
         return None
 
     # --------------------------------------------------------------------------------------------------------- deleting
@@ -71,6 +85,19 @@ class OffsetCommits:
     def delete(self, connection: Connection, request: Request) -> None:
         reply = SlotReply(connection, request, _refused_delete, self.delete_errors)
         self._groups.ask(request.body.group_id, partial(_delete, request.body, reply), reply)
+
+
+def require_room(groups: Runtime[GroupShard], body: m.OffsetCommitRequest | m.TxnOffsetCommitRequest) -> None:
+    """All of a commit is kept in one batch, or nothing. What can't fit is refused before any of it is looked at."""
+    count = sum(len(topic.partitions) for topic in body.topics)
+    if count < COMMITS_THAT_FIT:
+        return
+    index = groups.index_of(body.group_id)
+    if index < 0 or groups.refusal(index):
+        return  # and so is all of it
+    bytes_max = groups.find(index).log.config.max_message_bytes
+    if count * (COMMIT_BYTES_MIN + len(body.group_id)) > bytes_max:
+        raise Refused(Error.UNKNOWN_SERVER_ERROR, f"{count} offsets do not fit into a batch of {bytes_max} bytes.")
 
 
 def _commit(body: m.OffsetCommitRequest, version: int, reply: Reply, shard: GroupShard, now_ms: int) -> Outcome:
@@ -112,21 +139,25 @@ def _refused_delete(request: Request, error: Error, text: str | None) -> m.Offse
 
 
 class _Fetches:
-    """The reply to one OffsetFetch, which is complete when all of its groups are there."""
+    """The reply to one OffsetFetch, which is complete when all of its groups are there, and all pieces of them."""
 
-    __slots__ = ("_groups", "_left", "_reply", "_request")
+    __slots__ = ("_found", "_groups", "_left", "_reply", "_request")
 
-    def __init__(self, request: Request, reply: Reply, count: int) -> None:
+    def __init__(self, request: Request, reply: Reply, groups: Sequence[Sequence[AskedGroup]]) -> None:
+        """`groups` are in pieces."""
         self._request = request
         self._reply = reply
-        self._groups: list[FetchedGroup] = [m.OffsetFetchResponse.OffsetFetchResponseGroup()] * count
-        self._left = count
+        self._groups = groups
+        self._left = sum(map(len, groups))
+        self._found: list[FetchedGroup] = [m.OffsetFetchResponse.OffsetFetchResponseGroup()] * self._left
 
-    def put(self, index: int, found: FetchedGroup) -> None:
-        self._groups[index] = found
+    def put(self, number: int, found: FetchedGroup) -> None:
+        self._found[number] = found
         self._left -= 1
         if not self._left:
-            self._reply(_fetched(self._request.version, self._groups))
+            pieces = iter(self._found)
+            groups = [_joined(group, [*islice(pieces, len(group))]) for group in self._groups]
+            self._reply(_fetched(self._request.version, groups))
 
 
 class _FetchReply:
@@ -149,6 +180,60 @@ class _FetchReply:
         if error is Error.COORDINATOR_NOT_AVAILABLE:
             error = Error.NOT_COORDINATOR  # which is all that consumers know what to do with
         self(m.OffsetFetchResponse.OffsetFetchResponseGroup(group_id=self._asked.group_id, error_code=error))
+
+
+def _pieces(asked: AskedGroup) -> list[AskedGroup]:
+    """What is asked of a group: all at once where that is about few partitions, else some at a time."""
+    if asked.topics is None or sum(len(topic.partition_indexes) + 1 for topic in asked.topics) <= PARTITIONS_A_PIECE:
+        return [asked]
+    kind = m.OffsetFetchRequest
+    pieces: list[AskedGroup] = []
+    topics: list[m.OffsetFetchRequest.OffsetFetchRequestTopics] = []
+    room = 0
+    for topic in asked.topics:
+        for start in range(0, max(1, len(topic.partition_indexes)), PARTITIONS_A_PIECE):
+            some = topic.partition_indexes[start : start + PARTITIONS_A_PIECE]
+            if room <= 0:
+                topics, room = [], PARTITIONS_A_PIECE
+                pieces.append(
+                    kind.OffsetFetchRequestGroup(
+                        group_id=asked.group_id,
+                        member_id=asked.member_id,
+                        member_epoch=asked.member_epoch,
+                        topics=topics,
+                    )
+                )
+            is_whole = len(some) == len(topic.partition_indexes)
+            topics.append(
+                topic
+                if is_whole
+                else kind.OffsetFetchRequestTopics(name=topic.name, topic_id=topic.topic_id, partition_indexes=some)
+            )
+            room -= 1 + len(some)
+    return pieces
+
+
+def _joined(asked: Sequence[AskedGroup], found: list[FetchedGroup]) -> FetchedGroup:
+    """The pieces of a group as one again, and of a topic. Where one was refused, the group is."""
+    first = found[0]
+    if len(found) == 1:
+        return first
+    error = next((piece.error_code for piece in found if piece.error_code), Error.NONE)
+    if error:
+        first.error_code = error
+        for piece, wanted in zip(found, asked, strict=True):
+            piece.topics = _without_offsets(wanted, error)
+    last = ("", b"")
+    topics: list[m.OffsetFetchResponse.OffsetFetchResponseTopics] = []
+    for piece in found:
+        for topic in piece.topics:
+            if topics and (topic.name, topic.topic_id) == last:
+                topics[-1].partitions += topic.partitions
+            else:
+                topics.append(topic)
+                last = (topic.name, topic.topic_id)
+    first.topics = topics
+    return first
 
 
 def _fetched(version: int, groups: list[FetchedGroup]) -> m.OffsetFetchResponse:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from headrace.broker.offset_commits import require_room
 from headrace.broker.produce_transactional import TopicPartition, Verifier
 from headrace.broker.slot_reply import SlotReply
 from headrace.coordinator.runtime import Runtime
@@ -55,6 +56,7 @@ class TransactionalOffsets:
             reply.refuse(why)
             return
         try:
+            require_room(self._groups, body)
             partition = self._replicas.find(CONSUMER_OFFSETS, index)
             self._verify(partition, request, reply)
         except Refused as refusal:
