@@ -20,11 +20,11 @@ class BrokerCalls:
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
-        self.serves: dict[type[Message], Callable[[Any, Answered], None]] = {}
-        """What this node answers itself, by the class of the request."""
+        self.serves: dict[str, Callable[[Any, Answered], None]] = {}
+        """What this node answers itself, by the name of the request."""
 
     def send(self, broker_id: int, request: Message, answered: Answered) -> None:
-        serve = self.serves.get(type(request))
+        serve = self.serves.get(type(request).__name__)
         if broker_id == self._node_id and serve is not None:
             serve(request, answered)
         else:

@@ -7,29 +7,30 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.broker.broker_calls import BrokerCalls
+from headrace.broker.later import later
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.router import Route
 from headrace.broker.state_topics import StateTopics
-from headrace.broker.transaction_markers import MarkerWriter
-from headrace.broker.transaction_views import TransactionViews
-from headrace.broker.transactional_offsets import TransactionalOffsets
-from headrace.broker.transactions import Transactions
 from headrace.config.transactions import TransactionConfig
-from headrace.coordinator.markers import Markers
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Timers
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE
-from headrace.coordinator.transactions.shard import TransactionShard, WriteMarkers
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metadata.loader import Loader
-from headrace.protocol import messages as m
+from headrace.metrics.requests import ErrorCounts
 from headrace.protocol.message import Message
 from headrace.replica.manager import Replicas
 from headrace.storage.workers import Workers
 
 if TYPE_CHECKING:
+    from headrace.broker.transaction_markers import MarkerWriter
+    from headrace.broker.transaction_views import TransactionViews
+    from headrace.broker.transactional_offsets import TransactionalOffsets
+    from headrace.broker.transactions import Transactions
     from headrace.coordinator.groups.shard import GroupShard
+    from headrace.coordinator.markers import Markers
+    from headrace.coordinator.transactions.shard import TransactionShard, WriteMarkers
 
 
 class TransactionCoordinator:
@@ -38,12 +39,14 @@ class TransactionCoordinator:
     __slots__ = (
         "_config",
         "_creating",
+        "_errors",
+        "_markers",
         "_offsets",
         "_producer_ids",
         "_topics",
+        "_transactions",
         "_views",
         "_writer",
-        "markers",
         "runtime",
         "verifier",
     )
@@ -74,8 +77,9 @@ class TransactionCoordinator:
             is_registered=is_registered,
             load_bytes=config.transaction_state_log_load_buffer_size,
         )
-        calls = BrokerCalls(replicas.node_id)
-        self.markers = Markers(
+        calls, errors = BrokerCalls(replicas.node_id), ErrorCounts()
+        markers: Markers = later(
+            "headrace.coordinator.markers:Markers",
             lambda: loader.image,
             calls.send,
             replicas.waits,
@@ -83,17 +87,39 @@ class TransactionCoordinator:
             written=self._written,
             is_led=self._is_led,
         )
-        self.runtime.effects[WriteMarkers] = self.markers.write
-        self.verifier = Transactions(self.runtime, lambda: loader.image, producer_ids, calls, self._create)
+        transactions: Transactions = later(
+            "headrace.broker.transactions:Transactions",
+            self.runtime,
+            lambda: loader.image,
+            producer_ids,
+            calls,
+            self._create,
+            errors,
+        )
+        writer: MarkerWriter = later(
+            "headrace.broker.transaction_markers:MarkerWriter",
+            replicas,
+            {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: self.runtime},
+            errors,
+        )
+        self.verifier = LateVerifier(transactions)
+        offsets: TransactionalOffsets = later(
+            "headrace.broker.transactional_offsets:TransactionalOffsets", groups, replicas, self.verifier, errors
+        )
+        views: TransactionViews = later("headrace.broker.transaction_views:TransactionViews", self.runtime, errors)
+        self._markers, self._transactions, self._writer = markers, transactions, writer
+        self._offsets, self._views, self._errors = offsets, views, errors
         self.configure(config)
-        self._writer = MarkerWriter(replicas, {CONSUMER_OFFSETS: groups, TRANSACTION_STATE: self.runtime})
-        calls.serves[m.WriteTxnMarkersRequest] = self._writer.write
-        self._offsets = TransactionalOffsets(groups, replicas, self.verifier)
-        self._views = TransactionViews(self.runtime)
-        producer_ids.transactional = self.verifier.init
+        calls.serves["AddPartitionsToTxnRequest"] = transactions.add
+        calls.serves["WriteTxnMarkersRequest"] = writer.write
+        producer_ids.transactional = transactions.init
         loader.subscribe(self.runtime.apply)
 
     def _shard(self, timers: Timers, leader_epoch: int) -> TransactionShard:
+        # When the first one is made: a node without transactions starts sooner without them.
+        from headrace.coordinator.transactions.shard import TransactionShard, WriteMarkers
+
+        self.runtime.effects[WriteMarkers] = self._markers.write
         return TransactionShard(leader_epoch, timers, self._config, self._producer_ids.take)
 
     def configure(self, config: TransactionConfig) -> None:
@@ -122,25 +148,36 @@ class TransactionCoordinator:
         task.add_done_callback(done)
 
     def routes(self) -> list[Route]:
-        transactions, offsets, views, writer = self.verifier, self._offsets, self._views, self._writer
+        transactions, offsets, views, errors = self._transactions, self._offsets, self._views, self._errors
         return [
             Route(
                 "InitProducerId",
                 self._producer_ids.init,
-                errors=transactions.init_errors,
+                errors=errors["InitProducerId"],
                 is_unstable_served=self._config.transaction_two_phase_commit_enable,
             ),
-            Route("AddPartitionsToTxn", transactions.add_partitions, errors=transactions.add_errors),
-            Route("AddOffsetsToTxn", transactions.add_offsets, errors=transactions.offsets_errors),
-            Route("EndTxn", transactions.end, errors=transactions.end_errors),
-            Route("WriteTxnMarkers", writer.handle, errors=writer.errors),
-            Route("TxnOffsetCommit", offsets.commit, errors=offsets.errors),
-            Route("DescribeTransactions", views.describe, errors=views.describe_errors),
-            Route("ListTransactions", views.list, errors=views.list_errors),
+            Route("AddPartitionsToTxn", transactions.add_partitions, errors=errors["AddPartitionsToTxn"]),
+            Route("AddOffsetsToTxn", transactions.add_offsets, errors=errors["AddOffsetsToTxn"]),
+            Route("EndTxn", transactions.end, errors=errors["EndTxn"]),
+            Route("WriteTxnMarkers", self._writer.handle, errors=errors["WriteTxnMarkers"]),
+            Route("TxnOffsetCommit", offsets.commit, errors=errors["TxnOffsetCommit"]),
+            Route("DescribeTransactions", views.describe, errors=errors["DescribeTransactions"]),
+            Route("ListTransactions", views.list, errors=errors["ListTransactions"]),
         ]
 
     def stop(self) -> None:
         self.runtime.stop()
+
+
+class LateVerifier:
+    """What producers ask of transactions."""
+
+    __slots__ = ("is_enabled", "verify")
+
+    def __init__(self, transactions: Transactions) -> None:
+        self.verify = transactions.verify
+        self.is_enabled = True
+        """transaction.partition.verification.enable"""
 
 
 class _Nobody:

@@ -15,6 +15,7 @@ from headrace.broker.slot_reply import SlotReply
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import ProducerStamp
 from headrace.errors import Error, Refused
+from headrace.metrics.requests import ErrorCounts
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.control import build_marker
@@ -36,16 +37,16 @@ _NOT_READY: Final = (
 
 
 class MarkerWriter:
-    __slots__ = ("_replicas", "_runtimes", "errors")
+    __slots__ = ("_errors", "_replicas", "_runtimes")
 
-    def __init__(self, replicas: Replicas, runtimes: Mapping[str, Runtime[Any]]) -> None:
+    def __init__(self, replicas: Replicas, runtimes: Mapping[str, Runtime[Any]], errors: ErrorCounts) -> None:
         """The runtimes of the state topics write the markers of those, so that their shards hear of them."""
         self._replicas = replicas
         self._runtimes = runtimes
-        self.errors: dict[int, int] = {}
+        self._errors = errors["WriteTxnMarkers"]
 
     def handle(self, connection: Connection, request: Request) -> None:
-        self.write(request.body, SlotReply(connection, request, _refused, self.errors))
+        self.write(request.body, SlotReply(connection, request, _refused, self._errors))
 
     def write(self, body: m.WriteTxnMarkersRequest, answered: Answered) -> None:
         waiting = _Waiting(self._replicas, answered)

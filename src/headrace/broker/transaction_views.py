@@ -14,6 +14,7 @@ from headrace.coordinator.transactions.shard import TransactionShard
 from headrace.coordinator.transactions.states import STATE_OF_TEXT
 from headrace.coordinator.transactions.views import Filter
 from headrace.errors import Error
+from headrace.metrics.requests import ErrorCounts
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
@@ -27,12 +28,12 @@ Described = m.DescribeTransactionsResponse.TransactionState
 
 
 class TransactionViews:
-    __slots__ = ("_runtime", "describe_errors", "list_errors")
+    __slots__ = ("_describe_errors", "_list_errors", "_runtime")
 
-    def __init__(self, runtime: Runtime[TransactionShard]) -> None:
+    def __init__(self, runtime: Runtime[TransactionShard], errors: ErrorCounts) -> None:
         self._runtime = runtime
-        self.list_errors: dict[int, int] = {}
-        self.describe_errors: dict[int, int] = {}
+        self._list_errors = errors["ListTransactions"]
+        self._describe_errors = errors["DescribeTransactions"]
 
     def list(self, connection: Connection, request: Request) -> m.ListTransactionsResponse | None:
         body: m.ListTransactionsRequest = request.body
@@ -54,7 +55,7 @@ class TransactionViews:
                 return m.ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION)
         if not indexes:
             return response
-        reply = _Listing(SlotReply(connection, request, _refused_list, self.list_errors), response, len(indexes))
+        reply = _Listing(SlotReply(connection, request, _refused_list, self._list_errors), response, len(indexes))
         for index in indexes:
             self._runtime.ask_shard(index, partial(_list, wanted, reply), reply)
         return None
@@ -64,7 +65,7 @@ class TransactionViews:
         if not body.transactional_ids:
             return m.DescribeTransactionsResponse()
         gathered = _Describing(
-            SlotReply(connection, request, _refused_describe, self.describe_errors), len(body.transactional_ids)
+            SlotReply(connection, request, _refused_describe, self._describe_errors), len(body.transactional_ids)
         )
 
         def asks() -> Iterator[None]:

@@ -16,6 +16,7 @@ from headrace.broker.slot_reply import SlotReply
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS
 from headrace.errors import Error, Refused
+from headrace.metrics.requests import ErrorCounts
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
@@ -35,17 +36,19 @@ LOADING_SINCE: Final = 2
 
 
 class TransactionalOffsets:
-    __slots__ = ("_groups", "_replicas", "_verifier", "errors")
+    __slots__ = ("_errors", "_groups", "_replicas", "_verifier")
 
-    def __init__(self, groups: Runtime[GroupShard], replicas: Replicas, verifier: Verifier) -> None:
+    def __init__(
+        self, groups: Runtime[GroupShard], replicas: Replicas, verifier: Verifier, errors: ErrorCounts
+    ) -> None:
         self._groups = groups
         self._replicas = replicas
         self._verifier = verifier
-        self.errors: dict[int, int] = {}
+        self._errors = errors["TxnOffsetCommit"]
 
     def commit(self, connection: Connection, request: Request) -> None:
         body: m.TxnOffsetCommitRequest = request.body
-        reply = _Reply(request, SlotReply(connection, request, refused, self.errors))
+        reply = _Reply(request, SlotReply(connection, request, refused, self._errors))
         index = self._groups.index_of(body.group_id)
         why = Error.COORDINATOR_NOT_AVAILABLE if index < 0 else self._groups.refusal(index)
         if not body.group_id:  # unlike commits without a transaction

@@ -7,7 +7,6 @@ producers do not know they are told in words of their time.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Final
 
 from headrace.broker.broker_calls import Answered, BrokerCalls
@@ -22,6 +21,7 @@ from headrace.coordinator.transactions.transaction import EPOCH_BUMPS_SINCE, Ide
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metadata.names import INTERNAL
+from headrace.metrics.requests import ErrorCounts
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
@@ -42,16 +42,15 @@ Wanted = m.AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 
 class Transactions:
     __slots__ = (
+        "_add_errors",
         "_calls",
         "_create",
+        "_end_errors",
         "_image",
+        "_init_errors",
+        "_offsets_errors",
         "_producer_ids",
         "_runtime",
-        "add_errors",
-        "end_errors",
-        "init_errors",
-        "is_enabled",
-        "offsets_errors",
     )
 
     def __init__(
@@ -61,6 +60,7 @@ class Transactions:
         producer_ids: ProducerIds,
         calls: BrokerCalls,
         create: Callable[[str, Callable[[], None]], None],
+        errors: ErrorCounts,
     ) -> None:
         """`create` creates a state topic, and calls when it is there, or can't be."""
         self._runtime = runtime
@@ -68,19 +68,16 @@ class Transactions:
         self._producer_ids = producer_ids
         self._calls = calls
         self._create = create
-        calls.serves[m.AddPartitionsToTxnRequest] = partial(self._add, ADD_VERSION)
-        self.is_enabled = True
-        """transaction.partition.verification.enable"""
-        self.init_errors: dict[int, int] = {}
-        self.add_errors: dict[int, int] = {}
-        self.offsets_errors: dict[int, int] = {}
-        self.end_errors: dict[int, int] = {}
+        self._init_errors = errors["InitProducerId"]
+        self._add_errors = errors["AddPartitionsToTxn"]
+        self._offsets_errors = errors["AddOffsetsToTxn"]
+        self._end_errors = errors["EndTxn"]
 
     # ------------------------------------------------------------------------------------------------ a producer starts
 
     def init(self, connection: Connection, request: Request) -> None:
         """InitProducerId with a transactional id."""
-        reply = SlotReply(connection, request, _refused_init, self.init_errors)
+        reply = SlotReply(connection, request, _refused_init, self._init_errors)
         answer = reply if request.version >= INIT_FENCED_SINCE else _OldWords(reply)
         body: m.InitProducerIdRequest = request.body
 
@@ -95,8 +92,12 @@ class Transactions:
 
     def add_partitions(self, connection: Connection, request: Request) -> None:
         body: m.AddPartitionsToTxnRequest = request.body
-        reply = SlotReply(connection, request, _refused_add, self.add_errors)
+        reply = SlotReply(connection, request, _refused_add, self._add_errors)
         self._add(request.version, body, reply)
+
+    def add(self, body: m.AddPartitionsToTxnRequest, answered: Answered) -> None:
+        """For brokers, in the version that they speak."""
+        self._add(ADD_VERSION, body, answered)
 
     def _add(self, version: int, body: m.AddPartitionsToTxnRequest, answered: Answered) -> None:
         wanted = body.transactions if version >= ADD_BATCHED_SINCE else [_only(body)]
@@ -153,7 +154,7 @@ class Transactions:
     def add_offsets(self, connection: Connection, request: Request) -> None:
         """AddOffsetsToTxn: a group, which stands for the partition that its offsets are in."""
         body: m.AddOffsetsToTxnRequest = request.body
-        reply = SlotReply(connection, request, _refused_offsets, self.offsets_errors)
+        reply = SlotReply(connection, request, _refused_offsets, self._offsets_errors)
         answer = reply if request.version >= FENCED_SINCE else _OldWords(reply)
         if not body.transactional_id:
             reply.refuse(Error.INVALID_REQUEST)
@@ -179,7 +180,7 @@ class Transactions:
 
     def end(self, connection: Connection, request: Request) -> None:
         body: m.EndTxnRequest = request.body
-        reply = SlotReply(connection, request, _refused_end, self.end_errors)
+        reply = SlotReply(connection, request, _refused_end, self._end_errors)
         answer = reply if request.version >= FENCED_SINCE else _OldWords(reply)
         if not body.transactional_id:
             reply.refuse(Error.INVALID_REQUEST)

@@ -18,6 +18,14 @@ from collections.abc import Callable
 from headrace.metrics.histogram import Histogram
 
 
+class ErrorCounts(dict[str, dict[int, int]]):
+    """By API, how often each error code was answered: for handlers that count, and that are made later than routes."""
+
+    def __missing__(self, api: str) -> dict[int, int]:
+        self[api] = counts = {}
+        return counts
+
+
 class RequestFigures:
     """Of one API, since the start."""
 
