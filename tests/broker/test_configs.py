@@ -68,10 +68,7 @@ def test_a_topic_is_described_in_full_with_where_each_value_comes_from(version: 
             assert entries.keys() == TOPIC_SETTINGS.keys()
             own, started, plain = entries["segment.ms"], entries["max.message.bytes"], entries["preallocate"]
             assert (own.value, own.config_source) == ("60000", 1)
-            assert [(one.name, one.value, one.source) for one in own.synonyms] == [
-                ("segment.ms", "60000", 1),
-                ("log.roll.hours", "168", 5),
-            ]
+            assert [(one.name, one.value, one.source) for one in own.synonyms] == [("segment.ms", "60000", 1)]
             assert (started.value, started.config_source) == ("5000", 4)
             assert [(one.name, one.value, one.source) for one in started.synonyms] == [
                 ("message.max.bytes", "5000", 4),
@@ -80,7 +77,11 @@ def test_a_topic_is_described_in_full_with_where_each_value_comes_from(version: 
             assert (plain.value, plain.config_source) == ("false", 5)
             retention = entries["retention.ms"]
             assert (retention.value, retention.config_source) == (str(3 * 3_600_000), 4)
-            assert retention.synonyms[0].name == "log.retention.hours"
+            assert [(one.name, one.value, one.source) for one in retention.synonyms] == [
+                ("log.retention.hours", "3", 4)
+            ]
+            for name in ("flush.ms", "segment.jitter.ms", "remote.storage.enable"):
+                assert (entries[name].config_source, entries[name].synonyms) == (5, []), "as in Kafka"
             if version >= 3:
                 assert all(entry.documentation for entry in entries.values())
                 types = {name: entries[name].config_type for name in ("preallocate", "retention.ms", "cleanup.policy")}
@@ -105,6 +106,8 @@ def test_a_broker_is_described_in_full(version: int) -> None:
             assert (entries["ssl.key.password"].value, entries["broker.id"].value) == (None, "1")
             assert entries["log.retention.hours"].value == "168"
             assert entries["log.retention.ms"].value is None
+            for name in ("broker.rack", "advertised.listeners", "metadata.log.dir"):
+                assert (entries[name].value, entries[name].config_source, entries[name].synonyms) == (None, 5, [])
             defaults = await described(peer, BROKER, "", version=version)
             assert {name: (entry.value, entry.config_source) for name, entry in defaults.items()} == {
                 "log.cleaner.threads": ("4", 3)

@@ -17,6 +17,16 @@ Described = m.DescribeConfigsResponse.DescribeConfigsResourceResult
 Synonym = m.DescribeConfigsResponse.DescribeConfigsSynonym
 
 UNKNOWN_TYPE: Final = 0
+NOTHING_SET: Final = frozenset(
+    {
+        "advertised.listeners",
+        "broker.rack",
+        "early.start.listeners",
+        "inter.broker.listener.name",
+        "metadata.log.dir",
+    }
+)
+"""Settings that have no value in Kafka when they are not set, where others have an empty one."""
 
 
 class Source(IntEnum):
@@ -112,11 +122,11 @@ class ConfigView:
         ]
 
     def _defaulted(self, setting: Setting, value: Any, texts: Mapping[str, str], source: Source) -> Described:
-        found = self.chain(setting.synonyms)
+        # A default that has another unit would be taken for one of this setting's.
+        own = setting.synonyms[:1]
+        found = [one for one in self.chain(setting.synonyms) if one.source is not Source.DEFAULT or one.name in own]
         if setting.name in texts:
             found = [Found(setting.name, setting.format(value), source), *found]
-        elif not setting.synonyms:
-            found = [Found(setting.name, setting.format(value), Source.DEFAULT)]
         entry = _entry(setting, setting.name, found, read_only=False)
         entry.value = setting.format(value)
         return entry
@@ -124,6 +134,8 @@ class ConfigView:
 
 def _entry(setting: Setting, name: str, found: list[Found], *, read_only: bool) -> Described:
     hides = setting.is_sensitive
+    if name in NOTHING_SET and found and found[0].text == "":
+        found = []
     source = found[0].source if found else Source.DEFAULT
     return Described(
         name=name,
