@@ -9,6 +9,7 @@ from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.fetch_session import Sessions
 from headrace.broker.offsets import Offsets
 from headrace.errors import Error
+from headrace.metrics.requests import ErrorCounts
 from headrace.protocol.apis import find_api
 from headrace.protocol.batch import scan
 from headrace.protocol.codec import decode, encode_bytes
@@ -83,7 +84,7 @@ class Client:
         self.handler = Fetch(
             host.replicas, sessions, self.memory, host.workers, fetch_max_bytes=limits.get("max_bytes", 55 << 20)
         )
-        self.offsets = Offsets(host.replicas, host.workers)
+        self.offsets = Offsets(host.replicas, host.workers, ErrorCounts())
         self.connection = FakeConnection()
         self._correlation_id = 0
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.broker.consumer_groups import ConsumerGroupApis
-from headrace.broker.find_coordinator import FindCoordinator
 from headrace.broker.forward import Channel
-from headrace.broker.group_notes import GroupNotes
 from headrace.broker.groups import GroupApis
+from headrace.broker.later import later
 from headrace.broker.offset_commits import OffsetCommits
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.router import Route
@@ -17,7 +16,6 @@ from headrace.broker.state_topics import StateTopics, state_topics_of
 from headrace.broker.topics import Creates
 from headrace.broker.transaction_coordinator import TransactionCoordinator
 from headrace.config import NodeConfig
-from headrace.coordinator.groups.note import Note
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Timers
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS
@@ -29,6 +27,7 @@ from headrace.replica.manager import Replicas
 from headrace.storage.workers import Workers
 
 if TYPE_CHECKING:
+    from headrace.broker.find_coordinator import FindCoordinator
     from headrace.coordinator.groups.shard import GroupShard
 
 
@@ -37,9 +36,10 @@ class Coordinators:
 
     __slots__ = (
         "_config",
+        "_find_coordinator",
+        "_now_ms",
         "_random_bytes",
         "consumer_groups",
-        "find_coordinator",
         "group_apis",
         "groups",
         "offsets",
@@ -66,6 +66,7 @@ class Coordinators:
         """
         self._config = config
         self._random_bytes = random_bytes
+        self._now_ms = replicas.now_ms
         self.topics = StateTopics(state_topics_of(config), channel, lambda: loader.image)
         self.groups: Runtime[GroupShard] = Runtime(
             CONSUMER_OFFSETS,
@@ -78,8 +79,8 @@ class Coordinators:
             commit_timeout_ms=config.offsets.offsets_commit_timeout_ms,
             compression=Compression(config.offsets.offsets_topic_compression_codec),
         )
-        self.groups.effects[Note] = GroupNotes(replicas.now_ms).tell
-        self.find_coordinator = FindCoordinator(loader, self.topics)
+        find: FindCoordinator = later("headrace.broker.find_coordinator:FindCoordinator", loader, self.topics)
+        self._find_coordinator = find
         self.offsets = OffsetCommits(self.groups)
         self.group_apis = GroupApis(self.groups)
         self.consumer_groups = ConsumerGroupApis(self.groups)
@@ -98,9 +99,13 @@ class Coordinators:
 
     def _group_shard(self, timers: Timers, leader_epoch: int) -> GroupShard:
         # When the first one is made: a node without groups starts sooner without them.
+        from headrace.broker.group_notes import GroupNotes
         from headrace.coordinator.groups.context import GroupContext
+        from headrace.coordinator.groups.note import Note
         from headrace.coordinator.groups.shard import GroupShard
 
+        if Note not in self.groups.effects:
+            self.groups.effects[Note] = GroupNotes(self._now_ms).tell
         config = self._config
         return GroupShard(
             GroupContext(
@@ -114,7 +119,7 @@ class Coordinators:
     def routes(self) -> list[Route]:
         offsets, groups, consumer_groups = self.offsets, self.group_apis, self.consumer_groups
         return [
-            Route("FindCoordinator", self.find_coordinator.handle),
+            Route("FindCoordinator", self._find_coordinator.handle),
             Route("OffsetCommit", offsets.commit, errors=offsets.commit_errors),
             Route("OffsetFetch", offsets.fetch, errors=offsets.fetch_errors),
             Route("OffsetDelete", offsets.delete, errors=offsets.delete_errors),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
-import secrets
 import socket
 import time
 from typing import TYPE_CHECKING, Final
@@ -58,7 +57,7 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         clock_ns=time.perf_counter_ns,
         process=process,
         random_bytes=os.urandom,
-        choose=secrets.randbelow,
+        choose=choose,
         host_name=socket.gethostname,
         syncs=syncs,
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
@@ -78,6 +77,11 @@ def _kernel_syncs(loop: asyncio.AbstractEventLoop) -> KernelSyncs | None:
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def choose(below: int) -> int:
+    """Of 64 bits, so that no number is likelier than another by more than nobody will ever see."""
+    return int.from_bytes(os.urandom(8)) % below
 
 
 def disk_of(folder: str) -> LocalDisk:

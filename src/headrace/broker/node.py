@@ -32,7 +32,6 @@ from headrace.broker.later import later
 from headrace.broker.lifecycle import Lifecycle
 from headrace.broker.listeners import Listeners
 from headrace.broker.observation import Observation
-from headrace.broker.offsets import Offsets
 from headrace.broker.ports import NodePorts, SteadyClock
 from headrace.broker.produce import Produce
 from headrace.broker.producer_ids import ProducerIds
@@ -46,7 +45,7 @@ from headrace.metadata.features import SUPPORTED
 from headrace.metadata.image import Endpoint
 from headrace.metadata.service import Member, MetadataPorts, MetadataService, format_metadata
 from headrace.metadata.topics import TopicDefaults
-from headrace.metrics.requests import Stopwatch
+from headrace.metrics.requests import ErrorCounts, Stopwatch
 from headrace.raft.metadata_log import FOLDER, is_formatted
 from headrace.replica.manager import Replicas
 from headrace.replica.moves import Moves
@@ -70,6 +69,7 @@ if TYPE_CHECKING:
     from headrace.broker.configs import Configs
     from headrace.broker.delete_records import DeleteRecords
     from headrace.broker.log_dirs import LogDirs
+    from headrace.broker.offsets import Offsets
     from headrace.broker.partitions import TopicPartitions
     from headrace.broker.producers import Producers
     from headrace.broker.reassignments import Reassignments
@@ -339,11 +339,12 @@ class Node:
             fetch_max_bytes=config.fetch.fetch_max_bytes,
         )
         self._observation.watch(produce, fetch)
-        offsets = Offsets(replicas, workers)
+        errors = ErrorCounts()
+        offsets: Offsets = later("headrace.broker.offsets:Offsets", replicas, workers, errors)
         routes = [
             Route("Produce", produce.handle, errors=produce.errors, is_scanned=False),
             Route("Fetch", fetch.handle, errors=fetch.errors, is_scanned=False),
-            Route("ListOffsets", offsets.list, errors=offsets.errors),
+            Route("ListOffsets", offsets.list, errors=errors["ListOffsets"]),
             Route("Metadata", topic_metadata.handle),
             Route("ApiVersions", cluster.api_versions),
             *self._observation.routes(metadata, self._now_ms),

@@ -17,6 +17,7 @@ from headrace.broker.fetch_read import impatient
 from headrace.broker.response_errors import count_errors
 from headrace.broker.steps import THINGS_A_STEP, in_steps
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
+from headrace.metrics.requests import ErrorCounts
 from headrace.net.connection import Connection, Slot
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request, write_response
@@ -62,11 +63,10 @@ class Offsets:
 
     __slots__ = ("errors", "replicas", "workers")
 
-    def __init__(self, replicas: Replicas, workers: Workers) -> None:
+    def __init__(self, replicas: Replicas, workers: Workers, errors: ErrorCounts) -> None:
         self.replicas = replicas
         self.workers = workers
-        self.errors: dict[int, int] = {}
-        """How often ListOffsets answered each error; the router counts in it too."""
+        self.errors = errors["ListOffsets"]
 
     def list(self, connection: Connection, request: Request) -> m.ListOffsetsResponse | None:
         return Listing(self, connection, request).advance()
