@@ -236,7 +236,7 @@ class _EncoderSource(_Source):
         else:
             self.line(f"{text} = {encoded}")
             self.line(f"{length} = len({text}){extra}")
-        self.length(length, compact, "h" if type_name == "string" else "i")
+        self.length(length, compact, "h" if type_name == "string" else "i", is_often_long=type_name != "string")
         if type_name == "records":
             assert self.out == "o", "records in a tagged field"
             self.line(f"buffers += (o, {text})")
@@ -244,8 +244,9 @@ class _EncoderSource(_Source):
         else:
             self.line(f"{self.out} += {text}")
 
-    def length(self, length: str, compact: bool, code: str) -> None:
-        if compact:
+    def length(self, length: str, compact: bool, code: str, *, is_often_long: bool = False) -> None:
+        """What is often long has varints of two bytes spelled out. Elsewhere that is code to compile for nobody."""
+        if compact and is_often_long:
             self.flush()
             with self.block(f"if {length} < 128:"):
                 self.line(f"{self.out} += UVARINT[{length}]")
@@ -253,6 +254,9 @@ class _EncoderSource(_Source):
                 self.line(f"{self.out} += bytes(({length} & 127 | 128, {length} >> 7))")
             with self.block("else:"):
                 self.line(f"{self.out} += uvarint({length})")
+        elif compact:
+            self.flush()
+            self.line(f"{self.out} += UVARINT[{length}] if {length} < 128 else uvarint({length})")
         else:
             self.run.append((code, length))
             self.flush()
@@ -312,7 +316,8 @@ class _DecoderSource(_Source):
             "new": object.__new__,
             "uvarint": wire.read_uvarint,
             "uvarint_rest": wire.read_uvarint_rest,
-            "skip_tags": wire.skip_tags,
+            "tag_count": wire.read_tag_count,
+            "unknown_tags": wire.read_unknown_tags,
         }
         self.run: list[tuple[str, str]] = []
         self.in_view = has_records(self.shape.body, version)
@@ -386,7 +391,7 @@ class _DecoderSource(_Source):
         if type_name in FORMATS:
             self.run.append((FORMATS[type_name], target))
             return
-        length = self.length(compact, "h" if type_name == "string" else "i")
+        length = self.length(compact, "h" if type_name == "string" else "i", is_often_long=type_name != "string")
         if nullable:
             with self.block(f"if {length} {'== 0' if compact else '< 0'}:"):
                 self.line(f"{target} = None")
@@ -395,17 +400,20 @@ class _DecoderSource(_Source):
         else:
             self.text(type_name, target, length, compact)
 
-    def length(self, compact: bool, code: str) -> str:
+    def length(self, compact: bool, code: str, *, is_often_long: bool = False) -> str:
         length = self.name("n")
         self.run.append(("B" if compact else code, length))
         self.flush()
         if compact:
-            self.rest_of_uvarint(length)
+            self.rest_of_uvarint(length, is_often_long)
         return length
 
-    def rest_of_uvarint(self, first: str) -> None:
-        """Varints of one byte are done by now; those of two are common enough to be spelled out."""
+    def rest_of_uvarint(self, first: str, is_often_long: bool) -> None:
+        """Varints of one byte are done by now; where those of two are common, they are spelled out."""
         with self.block(f"if {first} > 127:"):
+            if not is_often_long:
+                self.line(f"{first}, p = uvarint_rest(b, p, {first})")
+                return
             self.line("k = b[p]")
             with self.block("if k < 128:"):
                 self.line(f"{first} += (k << 7) - 128")
@@ -470,15 +478,10 @@ class _DecoderSource(_Source):
         self.run.append(("B", count))
         self.flush()
         with self.block(f"if {count}:"):
-            self.rest_of_uvarint(count)
-            self.line(f"elements -= {count}")
-            with self.block(f"if elements < 0 or {count} * 2 > end - p:"):
-                self.line("raise Malformed")
             if not tagged:
-                self.line(f"q = skip_tags(b, p, end, {count})")
-                self.line(f"{var}.unknown_tags = bytes(b[p:q])")
-                self.line("p = q")
+                self.line(f"{var}.unknown_tags, p, elements = unknown_tags(b, p, end, {count}, elements)")
                 return
+            self.line(f"{count}, p, elements = tag_count(b, p, end, {count}, elements)")
             unknown = self.name("u")
             self.line(f"{unknown} = []")
             with self.block(f"for _ in range({count}):"):

@@ -18,6 +18,8 @@ def uvarint(value: int) -> bytes:
     """An unsigned varint of at most 32 bits."""
     if value < 128:
         return UVARINT[value]
+    if value < 16384:
+        return bytes((value & 127 | 128, value >> 7))
     encoded = bytearray()
     while value > 127:
         encoded.append(value & 0x7F | 0x80)
@@ -58,6 +60,29 @@ def write_tags(out: bytearray, known: list[tuple[int, bytearray]], unknown: byte
         out += uvarint(tag)
         out += uvarint(len(tags[tag]))
         out += tags[tag]
+
+
+def read_tag_count(
+    data: bytes | memoryview, position: int, end: int, first: int, elements: int
+) -> tuple[int, int, int]:
+    """How many tagged fields there are, by a varint whose first byte was read already, where they begin, and how many
+    more elements a frame may hold."""
+    count = first
+    if first > 127:
+        count, position = read_uvarint_rest(data, position, first)
+    elements -= count
+    if elements < 0 or count * 2 > end - position:
+        raise Malformed
+    return count, position, elements
+
+
+def read_unknown_tags(
+    data: bytes | memoryview, position: int, end: int, first: int, elements: int
+) -> tuple[bytes, int, int]:
+    """The tagged fields of a struct that knows none, as they came, and where they end; else as `read_tag_count`."""
+    count, position, elements = read_tag_count(data, position, end, first, elements)
+    stop = skip_tags(data, position, end, count)
+    return bytes(data[position:stop]), stop, elements
 
 
 def skip_tags(data: bytes | memoryview, position: int, end: int, count: int) -> int:
