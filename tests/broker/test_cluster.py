@@ -34,11 +34,13 @@ def test_api_versions_tells_the_table() -> None:
                 assert 78 not in served  # ShareFetch: what is not served is not there
                 if version >= 3:
                     levels = {f.name: (f.min_version_level, f.max_version_level) for f in response.finalized_features}
-                    assert levels == {name: (level, level) for name, level in BOOTSTRAP.items()}
+                    finalized = {**BOOTSTRAP, "kraft.version": 1}
+                    assert levels == {name: (level, level) for name, level in finalized.items()}
                     assert response.finalized_features_epoch > 0
                     supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
                     # Clients that do not know version 4 take no feature that may be at 0 (KAFKA-17492).
-                    assert supported == {n: levels for n, levels in SUPPORTED.items() if levels[0] or version >= 4}
+                    known = {**SUPPORTED, "kraft.version": (0, 1)}
+                    assert supported == {name: known[name] for name in known if known[name][0] or version >= 4}
 
     run(check())
 

@@ -61,6 +61,23 @@ def test_the_version_of_metadata(level: int, upgrade_type: int, error: Error) ->
     assert found == (error, {METADATA_VERSION: 29 if error else level})
 
 
+@pytest.mark.parametrize(
+    ("level", "upgrade_type", "error"),
+    [
+        (1, UPGRADE, Error.NONE),
+        (1, SAFE, Error.NONE),
+        (0, SAFE, Error.INVALID_UPDATE_VERSION),
+        (0, UNSAFE, Error.INVALID_UPDATE_VERSION),
+        (2, UPGRADE, Error.INVALID_UPDATE_VERSION),
+    ],
+)
+def test_the_version_of_the_quorum_stays_what_it_is(level: int, upgrade_type: int, error: Error) -> None:
+    """As Kafka 4.3 answers where voters have directory ids."""
+    before = image({METADATA_VERSION: 29})
+    update = Update(feature="kraft.version", max_version_level=level, upgrade_type=upgrade_type)
+    assert updated(before, update) == (error, {METADATA_VERSION: 29})
+
+
 def test_an_upgrade_to_what_every_node_knows() -> None:
     up = Update(feature=METADATA_VERSION, max_version_level=29)
     assert updated(image({METADATA_VERSION: 25}), up) == (Error.NONE, {METADATA_VERSION: 29})

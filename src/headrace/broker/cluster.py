@@ -8,6 +8,7 @@ from typing import Final
 from headrace.broker.operations import CLUSTER_OPERATIONS
 from headrace.broker.router import Router
 from headrace.errors import Error
+from headrace.metadata.features import QUORUM_VERSION, QUORUM_VERSIONS
 from headrace.metadata.image import Image
 from headrace.metadata.loader import Loader
 from headrace.named_tuple import NamedTuple
@@ -38,7 +39,7 @@ class Cluster:
         """`features` are the levels that this node supports, from the lowest to the highest."""
         self._loader = loader
         self._cluster_id = cluster_id
-        self._features = features
+        self._features = {**features, QUORUM_VERSION: QUORUM_VERSIONS}
         self.router: Router | None = None
         """Whose table ApiVersions tells; set when the table is made."""
 
@@ -62,7 +63,7 @@ class Cluster:
             finalized_features_epoch=image.offset,
             finalized_features=[
                 m.ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-                for name, level in image.features.items()
+                for name, level in (*image.features.items(), (QUORUM_VERSION, QUORUM_VERSIONS[1]))
             ],
         )
 

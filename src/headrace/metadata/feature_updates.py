@@ -5,10 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 
 from headrace.errors import Error, Refused
-from headrace.metadata.features import METADATA_CHANGES, METADATA_VERSION, REQUIRED, SUPPORTED
+from headrace.metadata.features import METADATA_CHANGES, METADATA_VERSION, QUORUM_VERSION, REQUIRED, SUPPORTED
 from headrace.metadata.image import Image
 from headrace.metadata.snapshot import Versioned
 from headrace.protocol import messages as m
+from headrace.raft.quorum import KRAFT_VERSION
 
 DOES_NOT_KNOW = (0, 0)
 
@@ -34,6 +35,8 @@ def update_features(image: Image, request: m.UpdateFeaturesRequest) -> tuple[lis
         response.results.append(
             m.UpdateFeaturesResponse.UpdatableFeatureResult(feature=update.feature, error_message=None)
         )
+        if update.feature == QUORUM_VERSION:
+            continue  # at the level that it has
         if update.max_version_level != image.features.get(update.feature, 0):
             record = m.FeatureLevelRecord(name=update.feature, feature_level=update.max_version_level)
             records.append((record, 0))
@@ -47,6 +50,9 @@ def _check(image: Image, update: m.UpdateFeaturesRequest.FeatureUpdateKey, after
         raise _invalid(f"An update of {name} has a type that is not known: {upgrade_type}.")
     if level < 0:
         raise _invalid(f"{name} can't be at level {level}: levels begin at 0.")
+    if name == QUORUM_VERSION:
+        _check_quorum(level)
+        return
     if name not in SUPPORTED:
         raise _invalid(f"There is no feature {name}.")
     _check_support(image, name, level)
@@ -60,6 +66,13 @@ def _check(image: Image, update: m.UpdateFeaturesRequest.FeatureUpdateKey, after
     for other, least in REQUIRED.get((name, level), {}).items():
         if after.get(other, 0) < least:
             raise _invalid(f"{name} at level {level} needs {other} at level {least}, not {after.get(other, 0)}.")
+
+
+def _check_quorum(level: int) -> None:
+    if level > KRAFT_VERSION:
+        raise _invalid(f"This controller knows {QUORUM_VERSION} from 0 to {KRAFT_VERSION}, not {level}.")
+    if level < KRAFT_VERSION:
+        raise _invalid(f"{QUORUM_VERSION} is at level {KRAFT_VERSION}, and can't go back to {level}.")
 
 
 def _check_support(image: Image, name: str, level: int) -> None:

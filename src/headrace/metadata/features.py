@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from headrace.raft.quorum import KRAFT_VERSION
+
 METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
 """At 1, groups may use the new consumer protocol (KIP-848)."""
 
 TRANSACTION_VERSION: Final = "transaction.version"
 """At 1, records of transactions may have tagged fields; at 2, the epoch rises with each end (KIP-890)."""
+
+QUORUM_VERSION: Final = "kraft.version"
+"""Of the quorum itself (KIP-853): it is in the log of the voters and in no image, and clients are told of it."""
+QUORUM_VERSIONS: Final = (0, KRAFT_VERSION)
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 29),  # 3.3-IV3, the least that Kafka 4 takes, to 4.2-IV1, the last of Kafka 4.2
