@@ -123,6 +123,7 @@ def test_what_was_not_asked_for_is_left_out() -> None:
             (result,) = (await ask(peer, describing((TOPIC, "t", ["retention.ms", "nonsense"])), 4)).results
             (entry,) = result.configs
             assert (entry.name, entry.synonyms, entry.documentation) == ("retention.ms", [], None)
+            assert result.error_message == "", "which Kafka says, and not null"
 
     run(check())
 

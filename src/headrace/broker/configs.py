@@ -74,7 +74,7 @@ class Configs:
         topics: dict[tuple[tuple[str, str], ...], list[Described]] = {}
         for wanted in body.resources:
             kind, name = wanted.resource_type, wanted.resource_name
-            result = DescribedResource(resource_type=kind, resource_name=name, error_message=None)
+            result = DescribedResource(resource_type=kind, resource_name=name, error_message="")
             own = tuple(image.configs.get((kind, name), {}).items())
             entries = topics.get(own) if kind == ResourceType.TOPIC and name in image.topic_ids else None
             try:
