@@ -23,6 +23,7 @@ import uvloop
 
 from headrace.broker.local import local_ports
 from headrace.broker.node import Node
+from headrace.cli.serve import COLLECTED
 from headrace.config import NodeConfig
 from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.offsets.records import encode_commit, encode_key
@@ -127,7 +128,7 @@ async def load(folder: Path) -> Loaded:
     node = await started(folder)
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)  # as `headrace serve` has it
+    gc.set_threshold(*COLLECTED)
     start_s, start_cpu_s = time.perf_counter(), time.process_time()
     coordinators = node._coordinators
     assert coordinators is not None

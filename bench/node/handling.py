@@ -78,7 +78,7 @@ async def feed(folder: str, batch: int) -> float:
     frames = b"".join(write_request(request, 9, 1, "bench")) * batch
     gc.collect()
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)  # as `headrace serve` has it
+    gc.set_threshold(5_000, 1, 3000)  # as `headrace serve` has it
     least = float("inf")
     for _ in range(BLOCKS):
         began = time.thread_time_ns()

@@ -74,7 +74,7 @@ class PureRuntime:
         self.timers = ManualTimers()
         self._make = make
         self.shard: Any = make(self.timers)
-        self._take(self.shard.loaded(self.image, self.now_ms))
+        self._load()
 
     def ask(self, operation: Callable[[Any, int], Outcome], reply: Answer) -> None:
         """`operation(shard, now_ms)`, as a handler hands it to the runtime."""
@@ -107,6 +107,11 @@ class PureRuntime:
         self._take(self.shard.unloaded(self.now_ms))
         self.timers = ManualTimers()
         self.shard = loaded_from(self._make, self.timers, self.log)
+        self._load()
+
+    def _load(self) -> None:
+        for _ in self.shard.settle(self.image, self.now_ms):
+            pass
         self._take(self.shard.loaded(self.image, self.now_ms))
 
     def _take(self, outcome: Outcome) -> None:

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from headrace.coordinator.runtime import ASKED_AT_ONCE
 from headrace.coordinator.shard import ProducerStamp
 from headrace.errors import Error, Refused
+from headrace.metadata.image import Image
 from headrace.protocol import messages as m
 from headrace.protocol.control import build_marker
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers
-from tests.coordinator.toy import TOPIC, Toys
+from tests.coordinator.toy import TOPIC, Toy, Toys
 from tests.replica.hosts import TOPIC_ID, change
 
 
@@ -265,6 +266,24 @@ def test_an_open_transaction_is_pending_after_a_load() -> None:
     toys.add("a", stamp=stamp)
     toys.host.drain()
     assert toys.restart().shard.pending == {7: {"a": 1}}
+
+
+def test_an_end_of_a_transaction_that_comes_while_a_shard_settles_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    toys, stamp = Toys(), ProducerStamp(7, 0)
+    toys.add("a", stamp=stamp)
+    toys.host.drain()
+    host = toys.host.restart()
+
+    def settle(self: Toy, image: Image, now_ms: int) -> Iterator[None]:
+        assert self.pending == {7: {"a": 1}}
+        yield
+        host.partition(TOPIC).append_own(memoryview(marker(stamp, is_commit=True)), 1)
+        yield
+
+    monkeypatch.setattr(Toy, "settle", settle)
+    after = Toys(host)
+    assert after.shard.counts == {"a": 1}
+    assert not after.get("a").error
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

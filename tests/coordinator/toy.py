@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,6 +92,9 @@ class Toy:
         pending = self.pending.pop(stamp.producer_id, {})
         if is_commit:
             self.counts |= pending
+
+    def settle(self, image: Image, now_ms: int) -> Iterator[None]:
+        return iter(())
 
     def loaded(self, image: Image, now_ms: int) -> Outcome:
         self.is_loaded = True

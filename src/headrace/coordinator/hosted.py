@@ -134,7 +134,14 @@ class HostedShard(Generic[S]):
             return
         self._shard = shard = host.make(self._timers, partition.leader_epoch)
         self._loading = Loading(
-            partition, shard, host.slices, host.workers, host.waits.time, host.load_bytes, self._loaded
+            partition,
+            shard,
+            host.slices,
+            host.workers,
+            host.waits.time,
+            host.load_bytes,
+            lambda: shard.settle(host.image, host.now_ms()),
+            self._loaded,
         )
         self._loading.start()
 

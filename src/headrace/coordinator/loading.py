@@ -43,12 +43,14 @@ class Loading:
         "_bytes_max",
         "_done",
         "_is_cancelled",
+        "_is_settled",
         "_next_offset",
         "_partition",
         "_progress_s",
         "_shard",
         "_slices",
         "_start_s",
+        "_steps",
         "_time",
         "_warmings",
         "_workers",
@@ -63,15 +65,19 @@ class Loading:
         workers: Workers,
         time: Callable[[], float],
         bytes_max: int,
+        steps: Callable[[], Iterator[None]],
         done: Callable[[Exception | None], None],
     ) -> None:
+        """`steps` are those in which the shard settles when all was replayed."""
         self._partition = partition
         self._shard = shard
         self._slices = slices
         self._workers = workers
         self._time = time
         self._bytes_max = bytes_max
+        self._steps = steps
         self._done = done
+        self._is_settled = False
         self._next_offset = partition.log_start_offset
         self._warmings = 0
         self._is_cancelled = False
@@ -112,7 +118,11 @@ class Loading:
             IMPATIENT.reset(token)
         self._warmings = 0
         if fetched is None or not fetched.size_bytes:  # the end, or a gap before it that compaction left
-            self._end(None)
+            if self._is_settled:
+                self._end(None)
+            else:
+                self._is_settled = True
+                self._slices.add(self._settle())
         else:
             self._tell()
             self._workers.run(_Take(fetched), self._was_read)
@@ -172,6 +182,19 @@ class Loading:
                 yield
         self.records += count
         yield
+
+    def _settle(self) -> Iterator[None]:
+        """The shard looks at what it has; then what was appended meanwhile is read."""
+        try:
+            for _ in self._steps():
+                yield
+                if self._is_cancelled:
+                    return
+        except Exception as error:
+            logger.exception("%s can't be taken over", self._partition)
+            self._end(error)
+            return
+        self._read()
 
     def _tell(self) -> None:
         now_s = self._time()

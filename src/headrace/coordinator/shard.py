@@ -14,7 +14,7 @@ Shards are pure: the time comes with each call, timers are events.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeAlias
 
 from headrace.errors import Error
@@ -88,8 +88,12 @@ class Shard(Protocol):
     def replay_end(self, stamp: ProducerStamp, is_commit: bool) -> None:
         """The transaction of a producer ended on this partition (a marker in the log)."""
 
+    def settle(self, image: Image, now_ms: int) -> Iterator[None]:
+        """Everything in the log was replayed: looks at all of it, in steps of well below a millisecond, and arms
+        timers. Nothing but ends of transactions is replayed after it before `loaded`."""
+
     def loaded(self, image: Image, now_ms: int) -> Outcome:
-        """Everything in the log was replayed; from now on it is asked."""
+        """From now on it is asked. What takes longer the more there is, belongs into `settle`."""
 
     def image_changed(self, delta: Delta, image: Image, now_ms: int) -> Outcome:
         """Topics were created or deleted, brokers came or went."""

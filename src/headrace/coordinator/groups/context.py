@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from headrace.config.coordinators import GroupConfig, OffsetsConfig
@@ -54,8 +54,11 @@ class Part(Protocol):
     ) -> None:
         """A record of one of its kinds; the key is whole, with its kind."""
 
+    def settle(self, now_ms: int) -> Iterator[None]:
+        """All records were replayed: the time to look at all that there is, in steps, and to arm timers."""
+
     def loaded(self, now_ms: int) -> Outcome:
-        """All records were replayed: the time to arm timers."""
+        """From now on it is asked."""
 
     def image_changed(self, delta: Delta, now_ms: int) -> Outcome:
         """The context has the new image."""

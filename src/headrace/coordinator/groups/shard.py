@@ -6,7 +6,7 @@ all of them. Handlers ask the parts.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from headrace.coordinator.groups.classic import ClassicGroups
 from headrace.coordinator.groups.consumer.groups import ConsumerGroups
@@ -38,6 +38,11 @@ class GroupShard:
 
     def replay_end(self, stamp: ProducerStamp, is_commit: bool) -> None:
         self.offsets.replay_end(stamp, is_commit)
+
+    def settle(self, image: Image, now_ms: int) -> Iterator[None]:
+        self.context.image = image
+        for part in self._parts:
+            yield from part.settle(now_ms)
 
     def loaded(self, image: Image, now_ms: int) -> Outcome:
         self.context.image = image

@@ -11,7 +11,7 @@ from headrace.coordinator.offsets.records import NO_ID, committed_of, tombstone
 from headrace.coordinator.offsets.store import OffsetStore
 from headrace.coordinator.shard import Outcome, StateRecord
 
-LOOKED_AT_A_STEP: Final = 1000
+LOOKED_AT_A_STEP: Final = 400
 TIMER: Final = ("offsets", "deleted topics")
 
 

@@ -6,6 +6,7 @@ Whether a member may commit is the group's to say (hazard 13); an offset of a to
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, TypeAlias
 
 from headrace.coordinator.groups.context import GroupContext
@@ -324,6 +325,9 @@ class Offsets:
             del groups[group_id]
 
     # ------------------------------------------------------------------------------------------------------ the cluster
+
+    def settle(self, now_ms: int) -> Iterator[None]:
+        return iter(())
 
     def loaded(self, now_ms: int) -> Outcome:
         self._expiry.start(now_ms)

@@ -93,6 +93,7 @@ class TransactionShard:
         "_last_epochs",
         "_looking_at",
         "_open",
+        "_prepared",
         "_take_producer_id",
         "_timers",
         "_version",
@@ -119,6 +120,8 @@ class TransactionShard:
         self._open: dict[str, None] = {}
         self._last_epochs: dict[str, tuple[Identity, int]] = {}
         """The epoch before the one of an identity, as InitProducerId left it: not in the log, as in Kafka."""
+        self._prepared: list[Transaction] = []
+        """Found in the log, and to be completed."""
         self._waiting: dict[str, list[_Waiting]] = {}
         self._looking_at: deque[str] = deque()
         """Which are still to be looked at for being old."""
@@ -151,12 +154,18 @@ class TransactionShard:
     def _decide(self, outcome: Outcome, transaction: Transaction) -> None:
         outcome.records.append(record_of(transaction, self._version))
 
+    def settle(self, image: Image, now_ms: int) -> Iterator[None]:
+        for transaction in list(self.transactions.values()):
+            if transaction.is_prepared:
+                self._prepared.append(transaction)
+            yield
+
     def loaded(self, image: Image, now_ms: int) -> Outcome:
         self._version = image.features.get(TRANSACTION_VERSION, 0)
         outcome = Outcome()
-        for transaction in self.transactions.values():
-            if transaction.is_prepared:
-                self._mark(outcome, transaction, now_ms)
+        prepared, self._prepared = self._prepared, []
+        for transaction in prepared:
+            self._mark(outcome, transaction, now_ms)
         if self._open:
             self._watch_open(now_ms)
         self._watch_old(now_ms)

@@ -5,6 +5,7 @@ A request is answered by an outcome: records to write, replies to send. What mem
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Protocol
 
 from headrace.config.topic import LogConfig
@@ -66,6 +67,7 @@ class ClassicGroups:
         "_groups",
         "_is_loaded",
         "_joins",
+        "_too_large",
         "other_protocol",
         "rebalances",
         "sessions",
@@ -83,6 +85,7 @@ class ClassicGroups:
         )
         self._joins = Joins(self.rebalances, self.sessions, self._config.group_max_size)
         self._is_loaded = False
+        self._too_large: list[ClassicGroup] = []
         self.other_protocol: OtherProtocol | None = None
 
     # Requests of members.
@@ -312,14 +315,21 @@ class ClassicGroups:
         else:
             self._groups[record_key.group] = from_log(record_key.group, decoded)
 
-    def loaded(self, now_ms: int) -> Outcome:
+    def settle(self, now_ms: int) -> Iterator[None]:
         """Members go on as they were, and their sessions begin anew: nobody could be heard meanwhile."""
+        for group in list(self._groups.values()):
+            if isinstance(group, ClassicGroup):
+                self.take_in(group, now_ms)
+                if len(group.members) > self._config.group_max_size:
+                    self._too_large.append(group)
+            yield
+
+    def loaded(self, now_ms: int) -> Outcome:
         self._is_loaded = True
         out = Outcome()
-        for group in [one for one in self._groups.values() if isinstance(one, ClassicGroup)]:
-            self.take_in(group, now_ms)
-            if len(group.members) > self._config.group_max_size:
-                self.rebalances.prepare(group, out, now_ms, "there are more members than may be")
+        too_large, self._too_large = self._too_large, []
+        for group in too_large:
+            self.rebalances.prepare(group, out, now_ms, "there are more members than may be")
         return out
 
     def take_in(self, group: ClassicGroup, now_ms: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -84,14 +85,17 @@ class ConsumerGroups:
     ) -> None:
         replay(self._context.groups, key, value)
 
+    def settle(self, now_ms: int) -> Iterator[None]:
+        for group in list(self._context.groups.values()):
+            if isinstance(group, ConsumerGroup):
+                self._sessions.begin(group, now_ms)
+            yield
+
     def loaded(self, now_ms: int) -> Outcome:
         image = self._context.image
         self._known.topics.reset(image)
         self._known.resolver.reset(image.topic_ids)
         self._racks = broker_racks(image)
-        for group in self._context.groups.values():
-            if isinstance(group, ConsumerGroup):
-                self._sessions.begin(group, now_ms)
         return Outcome()
 
     def image_changed(self, delta: Delta, now_ms: int) -> Outcome:
