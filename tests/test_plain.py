@@ -67,25 +67,43 @@ def test_a_plain_class_has_the_fields_the_defaults_and_the_methods_of_a_dataclas
     assert Nothing() == Nothing()
 
 
-@pytest.mark.parametrize("wrong", [(), ("t", 1, [], 4)])
-def test_a_plain_class_refuses_what_a_dataclass_does(wrong: tuple[Any, ...]) -> None:
-    with pytest.raises(TypeError, match=r"__init__\(\)"):
-        Place(*wrong)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-        Place("t", colour=1)  # type: ignore[call-arg]
+@pytest.mark.parametrize("values_before", range(3))
+@pytest.mark.parametrize(
+    ("given", "named", "why"),
+    [
+        ((), {}, "missing 1 required positional argument: 'topic'"),
+        (("t", 1, 2), {}, "takes from 2 to 3 positional arguments but 4 were given"),
+        (("t",), {"colour": 1}, "unexpected keyword argument 'colour'"),
+        (("t",), {"topic": "u"}, "multiple values for argument 'topic'"),
+        ((), {"partition": 1, "colour": 1}, "unexpected keyword argument 'colour'"),
+    ],
+)
+def test_a_plain_class_refuses_what_a_dataclass_does(
+    values_before: int, given: tuple[Any, ...], named: dict[str, Any], why: str
+) -> None:
+    @plain
+    class Fresh:
+        topic: str
+        partition: int = 0
+
+    for _ in range(values_before):
+        Fresh("t")
+    with pytest.raises(TypeError, match=why):
+        Fresh(*given, **named)
     with pytest.raises(AttributeError):
-        Place("t").colour = 1  # type: ignore[attr-defined]
+        Fresh("t").colour = 1  # type: ignore[attr-defined]
 
 
-def test_what_makes_a_plain_value_is_compiled_with_the_first_one() -> None:
+def test_what_makes_plain_values_is_compiled_with_the_second_one() -> None:
     @plain
     class Fresh:
         number: int
+        others: list[int] = field(default_factory=list)
 
-    before = Fresh.__init__
-    Fresh(1)
-    assert Fresh.__init__ is not before
-    assert Fresh.__init__.__code__.co_varnames == ("self", "number")
+    values = [Fresh(1), Fresh(1), Fresh(1)]
+    assert Fresh.__init__.__code__.co_varnames == ("self", "number", "others")
+    assert all(value == Fresh(1, []) for value in values)
+    assert len({id(value.others) for value in values}) == 3
 
 
 def test_only_a_frozen_plain_value_is_a_key() -> None:

@@ -2,7 +2,7 @@
 
 `@plain` is `@dataclass(slots=True)`, `@plain_frozen` is `@dataclass(slots=True, frozen=True)`, but that only the type
 checker keeps anybody from changing a field. To it they are just that. A dataclass takes 0.3 ms, most of it to compile
-its methods, and a node has fifty of them: these compile `__init__` alone, with their first value, and share the rest.
+its methods, and a node has fifty of them: these compile `__init__` alone, with their second value, and share the rest.
 PURE.
 """
 
@@ -56,9 +56,24 @@ def _made(cls: type[T]) -> type[T]:
     body.setdefault("__repr__", _repr)
     if "__eq__" not in body:
         body |= {"__eq__": _eq, "__hash__": None}
+    has_post_init = "__post_init__" in body
 
     def first_init(self: Any, *given: Any, **named: Any) -> None:
-        made.__init__ = _init(cls.__qualname__, names, defaults, "__post_init__" in body)
+        # Half of a node's classes have one value, which is filled sooner than a method is compiled.
+        made.__init__ = second_init
+        placed = dict(zip(names, given, strict=False))
+        values = {**defaults, **placed, **named}
+        if values.keys() != set(names) or len(placed) < len(given) or placed.keys() & named.keys():
+            second_init(self, *given, **named)  # which says what is wrong
+            return
+        for name in names:
+            value = values[name]
+            setattr(self, name, value.make() if isinstance(value, _Anew) else value)
+        if has_post_init:
+            self.__post_init__()
+
+    def second_init(self: Any, *given: Any, **named: Any) -> None:
+        made.__init__ = _init(cls.__qualname__, names, defaults, has_post_init)
         made.__init__(self, *given, **named)
 
     body["__init__"] = first_init

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable, Sequence
 from struct import Struct
 from struct import error as StructError
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from headrace.broker import loggers
 from headrace.broker.response_errors import count_errors
 from headrace.errors import Error
 from headrace.metrics.requests import RequestFigures
+from headrace.named_tuple import NamedTuple
 from headrace.net.connection import Connection, Slot
 from headrace.net.listener import Listener
 from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
