@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from subprocess import run
 
 import pytest
 
@@ -58,3 +60,12 @@ def test_the_type_checker_takes_each_for_what_it_will_be() -> None:
 def test_what_is_made_later_is_there(target: str) -> None:
     module, _, name = target.partition(":")
     assert isinstance(getattr(import_module(module), name), type)
+
+
+def test_a_fresh_cluster_starts_without_what_nobody_has_asked_for() -> None:
+    start = "import sys; from headrace.testing import Cluster; cluster = Cluster().start(); print(*sys.modules)"
+    done = run([sys.executable, "-c", f"{start}; cluster.stop()"], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "headrace.broker.node" in loaded
+    assert not loaded & {target.partition(":")[0] for target, _ in _targets()}
+    assert not loaded & {"ctypes", "dataclasses", "headrace.client", "pathlib", "prometheus_client", "rich", "typer"}
