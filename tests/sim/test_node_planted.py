@@ -146,7 +146,8 @@ def producer_ids_are_given_twice(patch: pytest.MonkeyPatch) -> None:
         first = self._active_image().next_producer_id
         return [], m.AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=PRODUCER_IDS_A_BLOCK)
 
-    patch.setitem(controller._DECISIONS, m.AllocateProducerIdsRequest, allocate)
+    assert m.AllocateProducerIdsRequest.__name__ in controller._DECISIONS
+    patch.setitem(controller._DECISIONS, m.AllocateProducerIdsRequest.__name__, allocate)
 
 
 def a_partial_write_is_not_cut(patch: pytest.MonkeyPatch) -> None:
