@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 else:
     from collections import _tuplegetter
 
-    class _Type(type):
-        """Gives fields to a class right under NamedTuple. Those under such a class are plain subclasses."""
+    class _NamedTupleType(type):
+        """Makes a tuple of a class under NamedTuple; a class of another type would be slower to ask for instances."""
 
         def __new__(cls, name, bases, body):
-            if bases == (tuple,) or hasattr(bases[0], "_fields"):
+            if not bases:
                 return super().__new__(cls, name, bases, body)
             names = tuple(body["__annotations__"])
             defaults = tuple(body.pop(field) for field in names if field in body)
@@ -30,17 +30,15 @@ else:
 
             body |= {field: _tuplegetter(place, "") for place, field in enumerate(names)}
             body |= {"__slots__": (), "__match_args__": names, "_fields": names, "__new__": first_new}
-            made = super().__new__(cls, name, bases, body)
+            made = type(name, (_Tuple,), body)
             return made
 
-    def _constructor(title, names, defaults):
-        given = ", ".join(names)
-        source = f"lambda cls, {given}: make(cls, ({given},))"
-        made = eval(compile(source, f"<{title}>", "eval"), {"make": tuple.__new__})
-        made.__defaults__ = defaults
-        return made
+    class NamedTuple(metaclass=_NamedTupleType):
+        __slots__ = ()
 
-    class NamedTuple(tuple, metaclass=_Type):
+    class _Tuple(tuple):
+        """What they share."""
+
         __slots__ = ()
 
         @classmethod
@@ -59,3 +57,10 @@ else:
         def __repr__(self):
             shown = ", ".join(f"{name}={value!r}" for name, value in self._asdict().items())
             return f"{type(self).__name__}({shown})"
+
+    def _constructor(title, names, defaults):
+        given = ", ".join(names)
+        source = f"lambda cls, {given}: make(cls, ({given},))"
+        made = eval(compile(source, f"<{title}>", "eval"), {"make": tuple.__new__})
+        made.__defaults__ = defaults
+        return made

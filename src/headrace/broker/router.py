@@ -17,10 +17,11 @@ from headrace.errors import Error, ProtocolError
 from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
-from headrace.protocol.apis import API_VERSIONS_KEY, Api, named_api
+from headrace.protocol.apis import API_VERSIONS_KEY
 from headrace.protocol.codec import ELEMENTS_MAX
 from headrace.protocol.frame import Request, Unsupported, read_request, write_response
 from headrace.protocol.message import Message
+from headrace.protocol.shape import Kind, head
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Serves(Enum):
 class Route:
     """An API as it is served: all stable versions that there are shapes for."""
 
-    __slots__ = ("api", "figures", "handler", "is_scanned", "max_version", "min_version", "serves")
+    __slots__ = ("figures", "handler", "is_scanned", "key", "max_version", "min_version", "serves")
 
     def __init__(
         self,
@@ -55,20 +56,21 @@ class Route:
         is_unstable_served: bool = False,
     ) -> None:
         """Errors in what the handler returns are counted in `errors`; where it `is_scanned` not, the handler counts."""
-        api = named_api(name)
+        api = head(Kind.API, name)
+        assert api.key is not None
         unstable = () if is_unstable_served else api.unstable
         stable = [version for version in api.versions if version not in unstable]
-        self.api: Api = api
+        self.key = api.key
         self.min_version, self.max_version = min(stable), max(stable)
         self.handler = handler
         self.serves = tuple(serves)
-        self.figures = RequestFigures(api.name, errors)
+        self.figures = RequestFigures(name, errors)
         self.is_scanned = is_scanned
 
     @property
     def advertised_min_version(self) -> int:
         # Clients with an older librdkafka do not compress unless they see Produce v0 (KAFKA-18659). It is not served.
-        return 0 if self.api.key == PRODUCE_KEY else self.min_version
+        return 0 if self.key == PRODUCE_KEY else self.min_version
 
 
 class Router:
@@ -83,8 +85,8 @@ class Router:
         loop: asyncio.AbstractEventLoop,
         elements_max: int = ELEMENTS_MAX,
     ) -> None:
-        self.routes = sorted((route for route in routes if serves in route.serves), key=lambda route: route.api.key)
-        self._routes = {route.api.key: route for route in self.routes}
+        self.routes = sorted((route for route in routes if serves in route.serves), key=lambda route: route.key)
+        self._routes = {route.key: route for route in self.routes}
         self._loop = loop
         self._last: Route | None = None
         self._elements_max = elements_max
@@ -148,5 +150,5 @@ class Router:
 
 def _advertised(route: Route) -> m.ApiVersionsResponse.ApiVersion:
     return m.ApiVersionsResponse.ApiVersion(
-        api_key=route.api.key, min_version=route.advertised_min_version, max_version=route.max_version
+        api_key=route.key, min_version=route.advertised_min_version, max_version=route.max_version
     )

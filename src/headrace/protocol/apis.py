@@ -2,39 +2,23 @@
 
 from functools import cache
 
+from headrace.plain import plain
 from headrace.protocol import messages
 from headrace.protocol.message import Message
-from headrace.protocol.shape import Kind, Shape, Versions, blocks, head
+from headrace.protocol.shape import Kind, Shape, Versions, blocks, shape
 
 API_VERSIONS_KEY = 18
 
 
+@plain
 class Api:
     """An API: its messages, and what the wire looks like around them."""
 
-    __slots__ = ("key", "name", "request", "response", "unstable", "versions")
-
+    key: int
+    name: str
+    versions: Versions
     request: type[Message]
     response: type[Message]
-
-    def __init__(self, key: int, name: str) -> None:
-        known = head(Kind.API, name)
-        self.key = key
-        self.name = name
-        self.versions: Versions = known.versions
-        self.unstable: Versions = known.unstable
-        """Versions that Apache Kafka does not call stable yet."""
-
-    def __getattr__(self, name: str) -> type[Message]:
-        """Makes the class of a message when it is first asked for: most APIs of a node are never called."""
-        if name not in ("request", "response"):
-            raise AttributeError(f"an API has no {name}")
-        made: type[Message] = getattr(messages, self.name + name.title())
-        setattr(self, name, made)
-        return made
-
-    def __repr__(self) -> str:
-        return f"<Api {self.name}>"
 
     @property
     def shape(self) -> Shape:
@@ -54,15 +38,8 @@ def find_api(key: int) -> Api | None:
     """The API of a key, or None for a key that nobody uses."""
     found = _apis.get(key)
     if found is None and key in _names():
-        found = _apis[key] = Api(key, _names()[key])
+        found = _apis[key] = _make(key, _names()[key])
     return found
-
-
-def named_api(name: str) -> Api:
-    """The API of a name: `Produce`. Raises KeyError for a name that there is not."""
-    api = find_api(_keys()[name])
-    assert api is not None
-    return api
 
 
 def all_apis() -> list[Api]:
@@ -77,6 +54,11 @@ def _names() -> dict[int, str]:
     return dict(blocks(Kind.API))
 
 
-@cache
-def _keys() -> dict[str, int]:
-    return {name: key for key, name in _names().items()}
+def _make(key: int, name: str) -> Api:
+    return Api(
+        key=key,
+        name=name,
+        versions=shape(name + "Request").versions,
+        request=getattr(messages, name + "Request"),
+        response=getattr(messages, name + "Response"),
+    )
