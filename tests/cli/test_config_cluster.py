@@ -119,6 +119,8 @@ def test_the_level_that_a_logger_had_is_shown_whatever_it_is_called(cli: Cli, na
     did = cli.done("config", back[0], "--logger", broker, back[1], "--json").json["configs"][0]
     assert (did["before"], did["after"]) == ("ERROR", root["value"])
     assert "(not set)" not in cli.done("config", "set", "--logger", broker, f"{name}={root['value']}").out
+    if name != "headrace":
+        assert "set on" not in cli.done("config", "unset", "--logger", broker, name).out
 
 
 def test_groups_and_client_metrics_have_settings_and_are_listed(cli: Cli, name: str) -> None:

@@ -124,14 +124,16 @@ def print_changed(what: str, changed: Sequence[Changed], *, dry_run: bool) -> No
 
 
 def _after(one: Changed) -> Text:
-    from headrace.client import ConfigOperation
+    from headrace.client import ConfigOperation, ConfigSource
 
     if _is_secret(one):
         return Text("(not set)" if one.change.operation is ConfigOperation.DELETE else "(secret)")
     if one.after is not None:
         words = setting_words(one.change.name, one.after.value)
         notes = [words] if words else []
-        if one.change.operation is ConfigOperation.DELETE and (source := source_text(one.after.source)):
+        is_of_logger = one.after.source is ConfigSource.DYNAMIC_BROKER_LOGGER  # from above, and nobody tells where
+        source = source_text(one.after.source)
+        if one.change.operation is ConfigOperation.DELETE and source and not is_of_logger:
             notes.append(source)
         return Text.assemble(value_text(one.after), (f"  ({', '.join(notes)})" if notes else "", QUIET))
     match one.change.operation:
