@@ -20,7 +20,7 @@ from typing import Final
 from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.protocol.batch import Batch
-from headrace.storage import fetch, names, truncation
+from headrace.storage import closing, fetch, names, truncation
 from headrace.storage.aborted_counts import AbortedCounts
 from headrace.storage.append import PRODUCE_VERSION, Appended, Prepared, sound_batches
 from headrace.storage.disk import Bytes, DiskError, DiskFull, DiskReadOnly, FileVanished
@@ -341,7 +341,7 @@ class Log:
         """The active segment, or a new one when this append does not belong into it any more."""
         active = self.segments.active
         if not active.is_active:
-            self._activate(active)
+            self.activate(active)
         if not active.size_bytes:
             if last_offset - active.base_offset <= RELATIVE_OFFSET_MAX:
                 self._roll_after_timestamp = None
@@ -365,7 +365,8 @@ class Log:
                 raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error
         return active
 
-    def _activate(self, active: Segment) -> None:
+    def activate(self, active: Segment) -> None:
+        """Before a segment that was found is written to: its indexes come into memory."""
         transaction_index(self.segments, len(self.segments) - 1, self.snapshots, self.log_end_offset)
         active.activate()
 
@@ -393,7 +394,7 @@ class Log:
         if base_offset == active.base_offset:
             return active
         if not active.is_active:
-            self._activate(active)
+            self.activate(active)
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
         side_files = active.persist_indexes()
@@ -540,58 +541,12 @@ class Log:
     # --------------------------------------------------------------------------------------------------------- closing
 
     def write_out(self) -> list[str]:
-        """Writes what a clean stop leaves in files; returns the names of those that are to be synced.
-
-        The snapshot at the end of the log is by whose name the next start knows that end without a look at the data.
-        A log that never had a record has no such files: a node may have thousands of those.
-        """
-        self.sweep()
-        active = self.segments.active
-        is_blank = self._is_blank
-        if not (active.is_active or self.unsynced.has_epochs) and (
-            is_blank or self.snapshots.latest_offset == self.log_end_offset
-        ):
-            return []  # it is as it was found
-        if not active.is_active:
-            self._activate(active)
-        if self._config.preallocate:
-            active.file.truncate(active.size_bytes)
-        written = [active.name + names.LOG]
-        if not is_blank:
-            written += [*active.persist_indexes(), self.snapshots.write(self.producers)]
-        if self.unsynced.has_epochs:
-            self.unsynced.write_epochs()
-            written.append(names.EPOCHS)
-        written += self.aborted.tidy({segment.base_offset for segment in self.segments})
-        return written
-
-    @property
-    def _is_blank(self) -> bool:
-        """There is nothing in it, nothing to know of producers, and no file that says otherwise."""
-        active = self.segments.active
-        return (
-            not active.size_bytes
-            and not active.has_index_files
-            and not active.has_transaction_index
-            and len(self.segments) == 1
-            and not len(self.producers)
-            and self.snapshots.latest_offset is None
-        )
+        """Writes what a clean stop leaves in files; returns the names of those that are to be synced."""
+        return closing.write_out(self)
 
     def sync_now(self, file_names: list[str]) -> None:
         """Makes everything durable, on the spot, after `write_out`."""
-        disk = self.place.disk
-        for name in dict.fromkeys([*self.unsynced.take_names(), *file_names]):
-            try:
-                file = disk.open(self.place.path(name))
-            except FileVanished:
-                continue  # deleted since
-            try:
-                file.datasync()
-            finally:
-                file.close()
-        disk.sync_directory(self.place.folder)
-        disk.sync_directory("")
+        closing.sync_now(self, file_names)
 
     def close(self) -> None:
         """Closes the files, without a word about what they hold."""
