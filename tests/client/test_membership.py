@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.client.backoff import Backoff
 from headrace.client.classic_membership import ClassicMembership, _write_assignment
-from headrace.client.membership import ConsumerMembership
+from headrace.client.consumer_membership import ConsumerMembership
 from headrace.client.transaction import GroupMember
 from headrace.errors import HeadraceError
 from headrace.net.peer import Disconnected
@@ -28,7 +28,14 @@ class Coordinators:
         self.heartbeats: list[m.ConsumerGroupHeartbeatRequest] = []
 
     async def call(
-        self, kind: object, key: str, message: Any, error_of: object, *, patience_s: float | None = None
+        self,
+        kind: object,
+        key: str,
+        message: Any,
+        error_of: object,
+        *,
+        timeout_s: float | None = None,
+        patience_s: float | None = None,
     ) -> m.ConsumerGroupHeartbeatResponse:
         while True:
             await asyncio.sleep(0)

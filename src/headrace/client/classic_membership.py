@@ -8,23 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from headrace.client.cluster import Cluster
-from headrace.client.coordinators import CoordinatorKind, Coordinators
-from headrace.client.errors import Fenced
-from headrace.client.membership import Owner
+from headrace.client.coordinators import Coordinators
+from headrace.client.membership import Membership, Owner, TopicPartition
 from headrace.client.transaction import GroupMember
-from headrace.errors import Error, HeadraceError, Refused
+from headrace.errors import Error, HeadraceError
 from headrace.protocol import messages as m
 from headrace.protocol.codec import decode_at, encode_bytes
-from headrace.protocol.message import Message
 
 __all__ = ["ClassicMembership", "assign_ranges"]
 
 _log = logging.getLogger(__name__)
 
-TopicPartition = tuple[str, int]
 PROTOCOL_TYPE: Final = "consumer"
 RANGE: Final = "range"
 SUBSCRIPTION_VERSION: Final = 0
@@ -33,24 +30,10 @@ _REJOIN: Final = frozenset({Error.REBALANCE_IN_PROGRESS, Error.ILLEGAL_GENERATIO
 _JOIN_SLACK_S: Final = 5.0
 
 
-class ClassicMembership:
-    __slots__ = (
-        "_cluster",
-        "_coordinators",
-        "_generation",
-        "_giving",
-        "_group_id",
-        "_heartbeat_s",
-        "_instance_id",
-        "_member_id",
-        "_must_join",
-        "_owned",
-        "_owner",
-        "_rebalance_timeout_ms",
-        "_session_timeout_ms",
-        "_task",
-        "_topics",
-    )
+class ClassicMembership(Membership):
+    """Here the news is that the group is to be joined (again)."""
+
+    __slots__ = ("_generation", "_giving", "_heartbeat_s", "_owned", "_session_timeout_ms")
 
     def __init__(
         self,
@@ -64,22 +47,13 @@ class ClassicMembership:
         rebalance_timeout_ms: int,
         heartbeat_s: float,
     ) -> None:
-        self._cluster = cluster
-        self._coordinators = coordinators
-        self._owner = owner
-        self._group_id = group_id
-        self._instance_id = instance_id
+        super().__init__(cluster, coordinators, owner, group_id, "", instance_id, rebalance_timeout_ms)
         self._session_timeout_ms = session_timeout_ms
-        self._rebalance_timeout_ms = rebalance_timeout_ms
         self._heartbeat_s = heartbeat_s
-        self._topics: list[str] = []
-        self._member_id = ""
         self._generation = NO_GENERATION
         self._owned: list[TopicPartition] = []
         self._giving: asyncio.Task[None] | None = None
         """What was assigned is being taken up; heartbeats go on meanwhile."""
-        self._must_join = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
 
     @property
     def member(self) -> GroupMember:
@@ -88,57 +62,29 @@ class ClassicMembership:
     def subscribe(self, topics: Sequence[str], pattern: str | None) -> None:
         if pattern is not None:
             raise ValueError('a pattern needs the new protocol: make the consumer with protocol="consumer".')
-        self._topics = list(topics)
-        self._must_join.set()
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        super().subscribe(topics, pattern)
 
-    async def leave(self, timeout_s: float) -> None:
-        task, self._task = self._task, None
-        if task is None:
-            return
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+    async def _part(self) -> m.LeaveGroupRequest | None:
         await self._give_up()
         if not self._member_id or self._instance_id is not None:
-            return  # a static member may come back
-        request = m.LeaveGroupRequest(
-            group_id=self._group_id, members=[m.LeaveGroupRequest.MemberIdentity(member_id=self._member_id)]
-        )
-        try:
-            await self._call(request, patience_s=timeout_s)
-        except HeadraceError as error:
-            _log.info("the group %s was not told that a member leaves: %s", self._group_id, error)
+            return None  # a static member may come back
+        members = [m.LeaveGroupRequest.MemberIdentity(member_id=self._member_id)]
+        return m.LeaveGroupRequest(group_id=self._group_id, members=members)
 
-    # --- the task -----------------------------------------------------------------------------------------------------
+    # --- generations --------------------------------------------------------------------------------------------------
 
-    async def _run(self) -> None:
-        backoff = self._cluster.backoff()
-        while True:
-            try:
-                if self._must_join.is_set():
-                    await self._join()
-                else:
-                    await self._beat()
-                backoff.succeeded()
-                pause_s = self._heartbeat_s
-            except Refused as error:
-                if not error.error.retriable:
-                    self._lose()
-                    self._owner.fail(error)
-                    return
-                pause_s = backoff.failed()
-            except HeadraceError as error:
-                _log.info("the coordinator of %s does not answer: %s", self._group_id, error)
-                pause_s = backoff.failed()
-            if self._must_join.is_set():
-                await asyncio.sleep(0 if pause_s == self._heartbeat_s else pause_s)
-                continue
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._must_join.wait()
-            except TimeoutError:
-                pass
+    async def _turn(self) -> float:
+        if self._is_news.is_set():
+            await self._join()
+        else:
+            await self._beat()
+        return 0.0 if self._is_news.is_set() else self._heartbeat_s
+
+    async def _pause(self, pause_s: float) -> None:
+        if self._is_news.is_set():
+            await asyncio.sleep(pause_s)
+        else:
+            await super()._pause(pause_s)
 
     async def _join(self) -> None:
         await self._give_up()
@@ -160,12 +106,12 @@ class ClassicMembership:
             joined = await self._call(request, timeout_s=wait_s, patience_s=2 * wait_s)
         if self._is_over(Error.of(joined.error_code)):
             return
-        self._must_join.clear()
+        self._is_news.clear()
         self._member_id, self._generation = joined.member_id, joined.generation_id
         try:
             synced = await self._sync(joined, wait_s)
         except HeadraceError:
-            self._must_join.set()  # to be in the generation is not enough: nobody would say what is whose
+            self._is_news.set()  # to be in the generation is not enough: nobody would say what is whose
             raise
         if self._is_over(Error.of(synced.error_code)):
             return
@@ -194,13 +140,7 @@ class ClassicMembership:
             await self._owner.give(partitions)
         except HeadraceError as error:
             _log.info("%s could not be taken up, and the group is joined again: %s", partitions, error)
-            self._must_join.set()
-
-    async def _stop_giving(self) -> None:
-        giving, self._giving = self._giving, None
-        if giving is not None:
-            giving.cancel()
-            await asyncio.gather(giving, return_exceptions=True)
+            self._is_news.set()
 
     async def _beat(self) -> None:
         response: m.HeartbeatResponse = await self._call(
@@ -217,32 +157,23 @@ class ClassicMembership:
         """Whether the generation has ended, so that the group is to be joined again."""
         if error is Error.NONE:
             return False
-        if error is Error.FENCED_INSTANCE_ID:
-            raise Fenced(error, f"Another member of {self._group_id} has the instance id {self._instance_id}.")
         if error is Error.UNKNOWN_MEMBER_ID:
             self._lose()
             self._member_id, self._generation = "", NO_GENERATION
         elif error is Error.ILLEGAL_GENERATION:
             self._lose()
         elif error not in _REJOIN:
-            raise Refused(error, f"The group {self._group_id} refuses this member ({error.name}): {error.text}")
-        self._must_join.set()
+            raise self._refusal(error)
+        self._is_news.set()
         return True
-
-    async def _call(self, request: Message, *, timeout_s: float | None = None, patience_s: float | None = None) -> Any:
-        return await self._coordinators.call(
-            CoordinatorKind.GROUP,
-            self._group_id,
-            request,
-            lambda answer: answer.error_code,
-            timeout_s=timeout_s,
-            patience_s=patience_s,
-        )
 
     # --- what is owned ------------------------------------------------------------------------------------------------
 
     async def _give_up(self) -> None:
-        await self._stop_giving()
+        giving, self._giving = self._giving, None
+        if giving is not None:
+            giving.cancel()
+            await asyncio.gather(giving, return_exceptions=True)
         owned, self._owned = self._owned, []
         await self._owner.take(owned)
 

@@ -12,10 +12,11 @@ from typing import Any, Final, Literal
 from headrace.client.classic_membership import ClassicMembership
 from headrace.client.cluster import Cluster
 from headrace.client.consumer import Consumer
+from headrace.client.consumer_membership import ConsumerMembership
 from headrace.client.coordinators import Coordinators
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.group_offsets import GroupOffsets
-from headrace.client.membership import ConsumerMembership
+from headrace.client.membership import Membership
 from headrace.client.transaction import GroupMember, OffsetToCommit
 from headrace.errors import HeadraceError
 
@@ -89,7 +90,7 @@ class GroupConsumer(Consumer):
         super().__init__(cluster, closed, **settings)
         self._coordinators = Coordinators(cluster)
         self._offsets = GroupOffsets(Coordinators(cluster))
-        self._membership: ConsumerMembership | ClassicMembership
+        self._membership: Membership
         if protocol == "consumer":
             self._membership = ConsumerMembership(
                 cluster,
