@@ -9,15 +9,14 @@ The bar: at least twice Kafka's.
 
 from __future__ import annotations
 
-import time
 from typing import Final, NamedTuple
 
+from bench.groups.coordinators import coordinators_ready
 from bench.node import load, peers
 from bench.node.report import arguments_of, middle, ratio, say, show
 from bench.node.topics import topic_of
 from headrace.protocol import messages as m
 from headrace.protocol.frame import write_request
-from tests.compat.wire import Wire
 
 COMMITS: Final = {1: 6_000, 20: 40_000, 200: 80_000}
 """By connections: how many of them a round has."""
@@ -49,17 +48,6 @@ def commit(peer: peers.Peer, topic: str, connections: int, commits: int) -> Resu
     return Result(commits / result.wall_s, (peer.cpu_s() - start_cpu_s) / commits * 1e6, result.p99_ms)
 
 
-def ready(peer: peers.Peer, connections: int) -> None:
-    """The coordinators of all groups are there and loaded."""
-    with Wire(peer.bootstrap) as wire:
-        for number in range(connections):
-            asked = m.OffsetFetchRequest.OffsetFetchRequestGroup(group_id=f"g{number}", topics=None)
-            while wire.ask(m.FindCoordinatorRequest(coordinator_keys=[f"g{number}"]), 4).coordinators[0].error_code:
-                time.sleep(0.1)
-            while wire.ask(m.OffsetFetchRequest(groups=[asked]), 8).groups[0].error_code:
-                time.sleep(0.1)
-
-
 def main() -> None:
     parser = arguments_of(__doc__, ("ours", "kafka"))
     options = parser.parse_args()
@@ -69,7 +57,7 @@ def main() -> None:
         for connections, commits in COMMITS.items():
             found: dict[str, list[Result]] = {name: [] for name in running}
             for peer in running.values():
-                ready(peer, connections)
+                coordinators_ready(peer, (f"g{number}" for number in range(connections)))
             for number in range(options.rounds):
                 for name, peer in running.items():
                     say(f"{name}, {connections} connections, round {number}")

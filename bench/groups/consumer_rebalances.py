@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
-from bench.groups.heartbeats import coordinator_ready
+from bench.groups.coordinators import coordinators_ready
 from bench.node import peers
 from bench.node.report import arguments_of, middle, ratio, say, show
 from headrace.net.peer import Peer
@@ -112,7 +112,7 @@ async def measure(peer: peers.Peer, name: str) -> Result:
     with Wire(peer.bootstrap) as wire:
         topic = m.CreateTopicsRequest.CreatableTopic(name=group.topic, num_partitions=PARTITIONS, replication_factor=1)
         wire.ask(m.CreateTopicsRequest(topics=[topic], timeout_ms=60_000), 7)
-    coordinator_ready(peer, [name])
+    coordinators_ready(peer, [name])
     group.members = [Member(group, number) for number in range(MEMBERS)]
     cpu_s, start_s = peer.cpu_s(), time.perf_counter()
     await asyncio.gather(*(member.start() for member in group.members))

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import uvloop
 
-from bench.groups.heartbeats import coordinator_ready
+from bench.groups.coordinators import coordinators_ready
 from bench.node import peers
 from bench.node.report import arguments_of, middle, ratio, say, show
 from headrace.errors import Error
@@ -153,7 +153,7 @@ def main() -> None:
     with peers.running(names, SETTINGS) as running:
         groups = [f"group-{number}" for number in range(options.rounds)]
         for peer in running.values():
-            coordinator_ready(peer, groups)
+            coordinators_ready(peer, groups)
         for group in groups:
             for name, peer in running.items():
                 say(f"{name}, {group}")
