@@ -186,6 +186,7 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
 
     from headrace.broker.local import local_ports
     from headrace.broker.node import Node
+    from headrace.broker.rest import import_rest
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -213,7 +214,9 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
         gc.freeze()
         gc.set_threshold(*COLLECTED)
         node.failed.add_done_callback(lambda failed: stopping.set())
+        importing = loop.create_task(import_rest())
         await waiting
+        importing.cancel()
         await node.stop()
         if node.failed.done():
             raise node.failed.result()
