@@ -1,4 +1,4 @@
-"""What a node imports when it is asked for: a node that stays has it before its files become those of another version."""
+"""What a node imports when it is asked for: one that stays has it before its files become those of another version."""
 
 from __future__ import annotations
 
