@@ -2,8 +2,7 @@
 
 200 members over 400 partitions, all started at once, without an initial delay, with heartbeats of 1 s: the time from
 the first join until each has its assignment in one generation; and the same after one member falls silent, beyond its
-session of 6 s. Members are coroutines of one process on the same machine, each with a connection of its own, that do
-what clients do: join again when a heartbeat says so, and the leader assigns.
+session of 6 s. Members join again when a heartbeat says so, and the leader assigns.
 
 The bar: not above Kafka's.
 """
@@ -12,49 +11,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Any, Final, NamedTuple
+from typing import Any
 
-import uvloop
-
-from bench.groups.coordinators import coordinators_ready
+from bench.groups import rebalancing
+from bench.groups.rebalancing import BEAT_S, MEMBERS, PARTITIONS, SESSION_MS
 from bench.node import peers
-from bench.node.report import arguments_of, middle, ratio, say, show
 from headrace.errors import Error
-from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 
-MEMBERS: Final = 200
-PARTITIONS: Final = 400
-SESSION_MS: Final = 6000
-BEAT_S: Final = 1.0
-TIMEOUT_S: Final = 120
-SETTINGS: Final = ("group.initial.rebalance.delay.ms=0",)
 
-
-class Result(NamedTuple):
-    formed_s: float
-    recovered_s: float
-    generations: int
-    cpu_s: float
-
-
-class Member:
+class Member(rebalancing.Member):
     def __init__(self, group: Group) -> None:
-        self._group = group
-        self._peer = Peer(group.host, group.port, "a-bench")
+        super().__init__(group)
         self.member_id = ""
         self.generation = -1
         self.is_assigned = False
-        self._task: asyncio.Task[None] | None = None
-
-    async def start(self) -> None:
-        await self._peer.connect(60)
-        self._task = asyncio.get_running_loop().create_task(self._run())
-
-    def stop(self) -> None:
-        assert self._task is not None
-        self._task.cancel()
-        self._peer.close()
 
     async def _run(self) -> None:
         while True:
@@ -105,79 +76,28 @@ class Member:
         return error
 
 
-class Group:
+class Group(rebalancing.Group[Member]):
     def __init__(self, peer: peers.Peer, name: str) -> None:
-        self.host, _, port = peer.bootstrap.rpartition(":")
-        self.port = int(port)
-        self.name = name
-        self.changed = asyncio.Event()
-        self.members: list[Member] = []
+        super().__init__(peer, name)
+        self.members = [Member(self) for _ in range(MEMBERS)]
 
-    async def until_stable(self) -> int:
-        """Everybody has an assignment of the same generation, which is returned."""
-        async with asyncio.timeout(TIMEOUT_S):
-            while True:
-                generations = {member.generation for member in self.members if member.is_assigned}
-                if len(generations) == 1 and all(member.is_assigned for member in self.members):
-                    return generations.pop()
-                self.changed.clear()
-                await self.changed.wait()
+    def stable(self) -> int | None:
+        """Everybody has an assignment of the same generation."""
+        generations = {member.generation for member in self.members if member.is_assigned}
+        is_stable = len(generations) == 1 and all(member.is_assigned for member in self.members)
+        return generations.pop() if is_stable else None
 
-
-async def measure(peer: peers.Peer, name: str) -> Result:
-    group = Group(peer, name)
-    group.members = [Member(group) for _ in range(MEMBERS)]
-    cpu_s, start_s = peer.cpu_s(), time.perf_counter()
-    await asyncio.gather(*(member.start() for member in group.members))
-    generations = await group.until_stable()
-    formed_s, cpu_s = time.perf_counter() - start_s, peer.cpu_s() - cpu_s
-    await asyncio.sleep(2 * BEAT_S)
-    before = generations
-    lost = group.members.pop()
-    await lost.beat()
-    start_s = time.perf_counter()
-    lost.stop()
-    while await group.until_stable() == before:
-        await asyncio.sleep(0.01)
-    recovered_s = time.perf_counter() - start_s - SESSION_MS / 1000
-    for member in group.members:
-        member.stop()
-    await asyncio.sleep(0.2)
-    return Result(formed_s, recovered_s, generations, cpu_s)
-
-
-def main() -> None:
-    options = arguments_of(__doc__, ("ours", "kafka")).parse_args()
-    names = tuple(options.peers.split(","))
-    found: dict[str, list[Result]] = {name: [] for name in names}
-    with peers.running(names, SETTINGS) as running:
-        groups = [f"group-{number}" for number in range(options.rounds)]
-        for peer in running.values():
-            coordinators_ready(peer, groups)
-        for group in groups:
-            for name, peer in running.items():
-                say(f"{name}, {group}")
-                found[name].append(uvloop.run(measure(peer, group)))
-    formed = {name: middle([one.formed_s for one in results]) for name, results in found.items()}
-    recovered = {name: middle([one.recovered_s for one in results]) for name, results in found.items()}
-    show(
-        "Rebalances of a large classic group",
-        f"{MEMBERS} members over {PARTITIONS} partitions, heartbeats of {BEAT_S:g} s, no initial delay",
-        ("", "formed s", "of ours", "recovered s", "of ours", "generations", "CPU s to form"),
-        [
-            [
-                name,
-                f"{formed[name]:.2f}",
-                ratio(formed[name], formed[names[0]]),
-                f"{recovered[name]:.2f}",
-                ratio(recovered[name], recovered[names[0]]),
-                f"{middle([one.generations for one in results]):.0f}",
-                f"{middle([one.cpu_s for one in results]):.2f}",
-            ]
-            for name, results in found.items()
-        ],
-    )
+    async def lose(self, generation: int) -> float:
+        lost = self.members.pop()
+        await lost.beat()
+        heard_of_s = time.perf_counter()
+        lost.stop()
+        while await self.until_stable() == generation:
+            await asyncio.sleep(0.01)
+        return heard_of_s
 
 
 if __name__ == "__main__":
-    main()
+    rebalancing.main(
+        __doc__, "A large classic group, without an initial delay", ("group.initial.rebalance.delay.ms=0",), Group
+    )
