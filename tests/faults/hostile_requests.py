@@ -55,11 +55,6 @@ class Hostile:
             return pack(">i", len(body)) + body
         return pack(">i", random.choice(LENGTHS)) + frame[SIZE_BYTES:]
 
-    def _random_or_sensible(self, api: Api, version: int) -> Message:
-        if self._random.random() < 0.3:
-            return self._generator.message(api.request, version)
-        return self._sensible(api, version)
-
     def _sensible(self, api: Api, version: int) -> Message:
         """A request that gets through to the topic, before it is damaged."""
         random, topic, topic_id = self._random, self._topic, self._topic_id

@@ -76,13 +76,6 @@ def test_the_start_of_the_log_moves_into_an_epoch() -> None:
     assert epochs.entries() == [(4, 100)]
 
 
-def test_the_lineage_of_a_range() -> None:
-    epochs = LeaderEpochs([(2, 6), (3, 8), (4, 11)])
-    assert epochs.entries_in(7, 11) == [(2, 7), (3, 8)]
-    assert epochs.entries_in(0, 6) == []
-    assert len(epochs) == 3
-
-
 def test_epochs_are_kept_in_kafkas_checkpoint() -> None:
     disk = FaultyDisk()
     epochs = LeaderEpochs([(0, 0)])

@@ -210,13 +210,6 @@ def test_a_full_index_says_so_before_the_entry_that_would_not_fit() -> None:
     assert times.is_full(35)
 
 
-def test_an_offset_that_four_bytes_can_not_hold_does_not_fit() -> None:
-    index = OffsetIndex(BASE)
-    assert index.can_hold(BASE + 2**31 - 1)
-    assert not index.can_hold(BASE + 2**31)
-    assert not index.can_hold(BASE - 1)
-
-
 def test_the_entries_of_both_indexes_take_at_most_20_bytes() -> None:
     assert OffsetIndex.ENTRY_BYTES + TimeIndex.ENTRY_BYTES == 20
     disk = stored(offset_index([(number, number) for number in range(1, 10001)]).encode())

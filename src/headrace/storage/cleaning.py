@@ -68,8 +68,6 @@ class Cleaning:
         "_mask",
         "_oversized_batches",
         "_path_at_hand",
-        "_records_kept",
-        "_records_read",
         "_step_bytes",
         "_told_read",
         "_told_written",
@@ -85,7 +83,7 @@ class Cleaning:
         self._path_at_hand = ""
         self._step_bytes = max(STEP_BYTES_MIN, job.io_buffer_bytes // 2)
         self._bytes_read = self._bytes_written = self._told_read = self._told_written = 0
-        self._records_read = self._records_kept = self._oversized_batches = 0
+        self._oversized_batches = 0
 
     def run(self) -> Iterator[Step]:
         job = self._job
@@ -104,11 +102,8 @@ class Cleaning:
         yield Cleaned(
             self._end_offset,
             keys=len(self._map),
-            map_use=len(self._map) / self._map.capacity,
             bytes_read=self._bytes_read - learning_bytes,
             bytes_written=self._bytes_written,
-            records_read=self._records_read,
-            records_kept=self._records_kept,
             oversized_batches=self._oversized_batches,
         )
 
@@ -194,10 +189,8 @@ class Cleaning:
         if batch.attributes & CONTROL_BIT:
             return self._kept_marker(batch, transactions, is_last)
         transactions.marked = None
-        self._records_read += batch.record_count
         if not transactions.is_aborted(batch) and batch.record_count:
             if batch.base_offset >= self._end_offset:
-                self._records_kept += batch.record_count
                 return batch
             rewritten = self._without_old_records(batch)
             if rewritten is not None:
@@ -216,7 +209,6 @@ class Cleaning:
         kept, tombstones = self._map.keep(
             records.section(), outline, self._end_offset, horizon_ms is None or job.now_ms < horizon_ms, self._mask
         )
-        self._records_kept += kept
         if not kept:
             return None
         begins_horizon = tombstones and horizon_ms is None and batch.last_offset < self._end_offset

@@ -94,12 +94,8 @@ class Cleaned(NamedTuple):
     end_offset: int
     """Before it, each key has one record, once all replacements are swapped in."""
     keys: int = 0
-    map_use: float = 0.0
-    """How full the map of keys was."""
     bytes_read: int = 0
     bytes_written: int = 0
-    records_read: int = 0
-    records_kept: int = 0
     oversized_batches: int = 0
     """Batches that grew beyond max.message.bytes."""
     memory_bytes: int = 0

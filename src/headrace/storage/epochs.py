@@ -128,12 +128,5 @@ class LeaderEpochs:
     def entries(self) -> list[EpochStart]:
         return [EpochStart(epoch, start) for epoch, start in zip(self._epochs, self._starts, strict=True)]
 
-    def entries_in(self, start_offset: int, end_offset: int) -> list[EpochStart]:
-        """The lineage of a range of offsets, which goes with a segment to the tier."""
-        lineage = LeaderEpochs(self.entries())
-        lineage.truncate_from_start(start_offset)
-        lineage.truncate_from_end(end_offset)
-        return lineage.entries()
-
     def __len__(self) -> int:
         return len(self._epochs)

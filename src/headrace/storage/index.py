@@ -91,10 +91,6 @@ class Index(ABC):
         """No entry more fits below segment.index.bytes, so the segment rolls."""
         return (len(self) + 1) * self.ENTRY_BYTES > index_bytes_max
 
-    def can_hold(self, offset: int) -> bool:
-        """An offset too far from the base does not fit its four bytes, so the segment rolls."""
-        return 0 <= offset - self.base_offset <= RELATIVE_OFFSET_MAX
-
     @property
     def memory_bytes(self) -> int:
         return _OBJECTS_BYTES + len(self) * self.ENTRY_BYTES

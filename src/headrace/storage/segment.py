@@ -14,7 +14,7 @@ from contextlib import suppress
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
 from headrace.storage import names
 from headrace.storage.disk import Bytes, File, FileVanished
-from headrace.storage.index import RELATIVE_OFFSET_MAX, IndexDamaged
+from headrace.storage.index import IndexDamaged
 from headrace.storage.offset_index import OffsetIndex
 from headrace.storage.place import Place
 from headrace.storage.scan import LogDamaged, SegmentScan
@@ -214,9 +214,6 @@ class Segment:
         assert self._offset_index is not None
         assert self._time_index is not None
         return self._offset_index.is_full(index_bytes_max) or self._time_index.is_full(index_bytes_max)
-
-    def can_hold(self, last_offset: int) -> bool:
-        return last_offset - self.base_offset <= RELATIVE_OFFSET_MAX
 
     def cut_back(self) -> None:
         """After a write that raised: what of it is in the file goes."""

@@ -46,7 +46,6 @@ class NodeThread:
         self._fsync = fsync
         self._loop = uvloop.new_event_loop()
         self._is_ready = threading.Event()
-        self._stopping: list[BaseException] = []
         self._failure: BaseException | None = None
         # A daemon, so that a test run that forgets to stop it can end.
         self._thread = threading.Thread(target=self._run, name="headrace", daemon=True)

@@ -39,7 +39,6 @@ NO_RETENTION: Final = -1
 FOREVER_MS: Final = 2**63 - 1
 _NOTHING: Final[Partitions] = {}
 
-CommitResponse: TypeAlias = m.OffsetCommitResponse
 CommitTopic: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
 CommitPartition: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponsePartition
 TxnTopic: TypeAlias = m.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic

@@ -54,7 +54,6 @@ class SimTransport(asyncio.Transport):
         "_out",
         "_protocol",
         "_received",
-        "_received_bytes",
         "_write_ended",
         "far_host",
         "host",
@@ -82,7 +81,6 @@ class SimTransport(asyncio.Transport):
         self._out: Pipe | None = None
         # The kernel's part
         self._received: deque[bytes] = deque()
-        self._received_bytes = 0
         self._end_arrived = False
         self._end_sent = False
         self._failure: OSError | None = None
@@ -204,7 +202,6 @@ class SimTransport(asyncio.Transport):
                 part = part[: size_max - size]
             parts.append(part)
             size += len(part)
-        self._received_bytes -= size
         self.incoming().taken(size)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -343,7 +340,6 @@ class SimTransport(asyncio.Transport):
             self._refuse()
         elif self._failure is None:
             self._received.append(data)
-            self._received_bytes += len(data)
             self._wake()
 
     def end_arrived(self) -> None:
