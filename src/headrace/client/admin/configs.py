@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from headrace.client.admin.calls import Calls, check
 from headrace.protocol.message import Message
@@ -32,7 +32,15 @@ __all__ = [
 ]
 
 
-class ResourceType(IntEnum):
+class _Known(IntEnum):
+    """Numbers of Kafka's: one that a newer broker has is UNKNOWN, which is 0."""
+
+    @classmethod
+    def _missing_(cls, value: object) -> Self:
+        return cls(0)
+
+
+class ResourceType(_Known):
     """What can have settings, by Kafka's numbers."""
 
     UNKNOWN = 0
@@ -42,12 +50,8 @@ class ResourceType(IntEnum):
     CLIENT_METRICS = 16
     GROUP = 32
 
-    @classmethod
-    def _missing_(cls, value: object) -> ResourceType:
-        return cls.UNKNOWN
 
-
-class ConfigSource(IntEnum):
+class ConfigSource(_Known):
     """Where a value comes from, by Kafka's numbers."""
 
     UNKNOWN = 0
@@ -60,12 +64,8 @@ class ConfigSource(IntEnum):
     DYNAMIC_CLIENT_METRICS = 7
     DYNAMIC_GROUP = 8
 
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigSource:
-        return cls.UNKNOWN
 
-
-class ConfigType(IntEnum):
+class ConfigType(_Known):
     """What a value looks like, by Kafka's numbers."""
 
     UNKNOWN = 0
@@ -78,10 +78,6 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
-
-    @classmethod
-    def _missing_(cls, value: object) -> ConfigType:
-        return cls.UNKNOWN
 
 
 class ConfigOperation(IntEnum):
@@ -98,6 +94,11 @@ class ConfigResource(NamedTuple):
 
     type: ResourceType
     name: str
+
+    @classmethod
+    def of(cls, told: Any) -> ConfigResource:
+        """The one that a part of a response speaks of."""
+        return cls(ResourceType(told.resource_type), told.resource_name)
 
     @classmethod
     def topic(cls, name: str) -> ConfigResource:
@@ -194,7 +195,7 @@ class ConfigCalls(Calls):
             )
             response: DescribeConfigsResponse = await self._cluster.call(request, broker_id)
             for result in response.results:
-                resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
+                resource = ConfigResource.of(result)
                 check(result.error_code, result.error_message, f"The settings of {resource} can't be described")
                 found[resource] = {config.name: _entry(config) for config in result.configs}
         return found
@@ -209,67 +210,60 @@ class ConfigCalls(Calls):
 
         Refused when those of one resource could not be: the others may have been.
         """
-        resource_class = IncrementalAlterConfigsRequest.AlterConfigsResource
-        config_class = IncrementalAlterConfigsRequest.AlterableConfig
-        for broker_id, asked in _by_broker(changes).items():
-            request = IncrementalAlterConfigsRequest(
-                resources=[
-                    resource_class(
-                        resource_type=resource.type,
-                        resource_name=resource.name,
-                        configs=[
-                            config_class(name=change.name, config_operation=change.operation, value=change.value)
-                            for change in _changes(changes[resource])
-                        ],
-                    )
-                    for resource in asked
-                ],
-                validate_only=validate_only,
-            )
-            await self._alter(asked, request, broker_id)
+        kind = IncrementalAlterConfigsRequest.AlterableConfig
+        configs = {
+            resource: [
+                kind(name=change.name, config_operation=change.operation, value=change.value)
+                for change in _changes(wanted)
+            ]
+            for resource, wanted in changes.items()
+        }
+        await self._alter(IncrementalAlterConfigsRequest, configs, validate_only)
 
     async def replace_configs(
         self, settings: Mapping[ConfigResource, Mapping[str, str]], *, validate_only: bool = False
     ) -> None:
         """Give resources these settings and no others: what is not named goes back to its default."""
-        resource_class, config_class = AlterConfigsRequest.AlterConfigsResource, AlterConfigsRequest.AlterableConfig
-        for broker_id, asked in _by_broker(settings).items():
-            request = AlterConfigsRequest(
-                resources=[
-                    resource_class(
-                        resource_type=resource.type,
-                        resource_name=resource.name,
-                        configs=[config_class(name=name, value=value) for name, value in settings[resource].items()],
-                    )
-                    for resource in asked
-                ],
-                validate_only=validate_only,
-            )
-            await self._alter(asked, request, broker_id)
+        kind = AlterConfigsRequest.AlterableConfig
+        configs = {
+            resource: [kind(name=name, value=value) for name, value in wanted.items()]
+            for resource, wanted in settings.items()
+        }
+        await self._alter(AlterConfigsRequest, configs, validate_only)
 
     async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[ConfigResource]:
         """What has settings, or could have some: of these types, or of all (KIP-1142)."""
         request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in types])
         response: ListConfigResourcesResponse = await self._cluster.call(request)
         check(response.error_code, None, "The resources that have settings can't be listed")
-        return [
-            ConfigResource(ResourceType(found.resource_type), found.resource_name)
-            for found in response.config_resources
-        ]
+        return [ConfigResource.of(found) for found in response.config_resources]
 
-    async def _alter(self, asked: Sequence[ConfigResource], request: Message, broker_id: int | None) -> None:
+    async def _alter(
+        self,
+        kind: type[AlterConfigsRequest | IncrementalAlterConfigsRequest],
+        configs: Mapping[ConfigResource, list[Any]],
+        validate_only: bool,
+    ) -> None:
         """To ask twice does no harm, so that an answer that was lost is asked for again."""
-        if broker_id is not None:
-            response: AlterConfigsResponse = await self._cluster.call(request, broker_id)
-            results = [(result.error_code, result) for result in response.responses]
-        else:
-            changes = self._change(
-                list(asked), lambda keys: _only(request, keys), _altered, lambda resource: f"The {resource}"
-            )
-            results = [(result.error_code, result) async for _, result, _ in changes]
-        for code, result in results:
-            resource = ConfigResource(ResourceType(result.resource_type), result.resource_name)
-            check(code, result.error_message, f"The settings of {resource} can't be altered")
+
+        def request(resources: Sequence[ConfigResource]) -> Message:
+            wanted: list[Any] = [
+                kind.AlterConfigsResource(resource_type=one.type, resource_name=one.name, configs=changed)
+                for one, changed in configs.items()
+                if one in resources
+            ]
+            return kind(resources=wanted, validate_only=validate_only)
+
+        for broker_id, asked in _by_broker(configs).items():
+            if broker_id is not None:
+                response: AlterConfigsResponse = await self._cluster.call(request(asked), broker_id)
+                results = response.responses
+            else:
+                changes = self._change(asked, request, _altered, lambda resource: f"The {resource}")
+                results = [result async for _, result, _ in changes]
+            for result in results:
+                what = f"The settings of {ConfigResource.of(result)} can't be altered"
+                check(result.error_code, result.error_message, what)
 
 
 def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[ConfigResource]]:
@@ -280,24 +274,10 @@ def _by_broker(resources: Iterable[ConfigResource]) -> dict[int | None, list[Con
     return brokers
 
 
-def _only(request: Message, resources: Sequence[ConfigResource]) -> Message:
-    """The request for some of its resources."""
-    assert isinstance(request, AlterConfigsRequest | IncrementalAlterConfigsRequest)
-    wanted: list[Any] = [
-        one
-        for one in request.resources
-        if ConfigResource(ResourceType(one.resource_type), one.resource_name) in resources
-    ]
-    return type(request)(resources=wanted, validate_only=request.validate_only)
-
-
 def _altered(
     response: AlterConfigsResponse,
 ) -> list[tuple[ConfigResource, int, AlterConfigsResponse.AlterConfigsResourceResponse]]:
-    return [
-        (ConfigResource(ResourceType(one.resource_type), one.resource_name), one.error_code, one)
-        for one in response.responses
-    ]
+    return [(ConfigResource.of(one), one.error_code, one) for one in response.responses]
 
 
 def _changes(changes: Mapping[str, str | None] | Sequence[ConfigChange]) -> Sequence[ConfigChange]:
