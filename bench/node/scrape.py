@@ -50,7 +50,7 @@ async def measure(partitions: int, topics: int, rounds: int) -> list[list[str]]:
         for number in range(topics):
             topic = kind.CreatableTopic(name=f"t{number}", num_partitions=partitions // topics, replication_factor=1)
             await peer.call(kind(topics=[topic], timeout_ms=60_000), 5, 120)
-        metrics = node._observation._pages.metrics
+        metrics = node._observation._metrics
         assert metrics is not None
         while f"headrace_partitions {partitions}\n" not in "".join(metrics.pages(Form.PROMETHEUS)):
             await asyncio.sleep(0.5)

@@ -68,4 +68,13 @@ def test_a_fresh_cluster_starts_without_what_nobody_has_asked_for() -> None:
     loaded = set(done.stdout.split())
     assert "headrace.broker.node" in loaded
     assert not loaded & {target.partition(":")[0] for target, _ in _targets()}
-    assert not loaded & {"cramjam", "ctypes", "dataclasses", "headrace.client", "pathlib", "prometheus_client", "rich", "typer"}
+    assert not loaded & {
+        "cramjam",
+        "ctypes",
+        "dataclasses",
+        "headrace.client",
+        "pathlib",
+        "prometheus_client",
+        "rich",
+        "typer",
+    }

@@ -22,7 +22,8 @@ class ErrorCounts(dict[str, dict[int, int]]):
     """By API, how often each error code was answered: for handlers that count, and that are made later than routes."""
 
     def __missing__(self, api: str) -> dict[int, int]:
-        self[api] = counts = {}
+        counts: dict[int, int] = {}
+        self[api] = counts
         return counts
 
 
