@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
 from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
@@ -260,16 +259,19 @@ def _measure(
                 await bench_load.fill(client, load, load.records or 0, bar)
 
     async def measure(client: Client) -> None:
+        ways = {"produce": bench_load.produce, "consume": bench_load.consume, "latency": bench_load.there_and_back}
         with Bar(f"bench {what}", 100.0) as bar:
-            await _OWN[what](client, load, result, bar)
+            await ways[what](client, load, result, bar)
+
+    def measure_rdkafka() -> None:
+        by = bench_librdkafka
+        ways = {"produce": by.produce, "consume": by.consume, "latency": by.there_and_back}
+        with Bar(f"bench {what}", 100.0) as bar:
+            ways[what](bootstrap, load, result, bar)
 
     try:
         run(bootstrap, prepare)
-        if with_rdkafka:
-            with Bar(f"bench {what}", 100.0) as bar:
-                _rdkafka(what)(bootstrap, load, result, bar)
-        else:
-            run(bootstrap, measure)
+        measure_rdkafka() if with_rdkafka else run(bootstrap, measure)
     finally:
         if topic is None and load.topic and not keep:
             run(bootstrap, lambda client: _delete(client, load.topic))
@@ -286,25 +288,6 @@ def _tell(result: Result, plot: Path | None, *, as_json: bool) -> None:
         raise typer.Exit(INTERRUPTED)
     if result.failed:
         raise HeadraceError(f"{plural(result.failed, 'record')} could not be sent: {result.first_failure}")
-
-
-async def _own(name: str, client: Client, load: Load, result: Result, bar: Bar) -> None:
-    from headrace.cli import bench_load
-
-    await getattr(bench_load, name)(client, load, result, bar)
-
-
-_OWN: dict[str, Callable[..., Awaitable[None]]] = {
-    "produce": lambda *given: _own("produce", *given),
-    "consume": lambda *given: _own("consume", *given),
-    "latency": lambda *given: _own("there_and_back", *given),
-}
-
-
-def _rdkafka(what: str) -> Callable[..., None]:
-    from headrace.cli import bench_librdkafka as load
-
-    return {"produce": load.produce, "consume": load.consume, "latency": load.there_and_back}[what]
 
 
 async def _topic(client: Client, load: Load, partitions: int, replication: int | None, *, is_made: bool) -> TopicInfo:

@@ -64,8 +64,7 @@ def produce(bootstrap: str, load: Load, result: Result, bar: Bar) -> None:
     def settled(due: float, is_counted: bool) -> Any:
         def done(error: Any, message: Any) -> None:
             if error is not None:
-                result.failed += 1
-                result.first_failure = result.first_failure or str(error)
+                result.fail(error)
             elif is_counted and not watch.is_stopped:
                 latencies.add(time.perf_counter() - due)
                 result.records += 1
@@ -167,8 +166,7 @@ def there_and_back(bootstrap: str, load: Load, result: Result, bar: Bar) -> None
     def settled(due: float) -> Any:
         def done(error: Any, message: Any) -> None:
             if error is not None:
-                result.failed += 1
-                result.first_failure = result.first_failure or str(error)
+                result.fail(error)
             elif due >= warm_from:
                 acknowledged.add(time.perf_counter() - due)
 

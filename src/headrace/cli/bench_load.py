@@ -129,8 +129,7 @@ async def produce(client: Client, load: Load, result: Result, bar: Bar) -> None:
         def done(future: asyncio.Future[object]) -> None:
             error = None if future.cancelled() else future.exception()
             if error is not None:
-                result.failed += 1
-                result.first_failure = result.first_failure or str(error)
+                result.fail(error)
             elif is_counted and not watch.is_stopped:
                 latencies.add(time.perf_counter() - due)
                 result.records += 1
@@ -196,8 +195,6 @@ class _Stopping:
 
 async def fill(client: Client, load: Load, count: int, bar: Bar) -> None:
     """Put records there to be read."""
-    from headrace.client import BufferFull
-
     producer = client.producer(**load.producer_settings())
     payloads, failures = load.payloads(), list[BaseException]()
 
@@ -206,12 +203,7 @@ async def fill(client: Client, load: Load, count: int, bar: Bar) -> None:
             failures.append(error)
 
     for number in range(count):
-        while True:
-            try:
-                producer.send_soon(load.topic, payloads[number % PAYLOADS]).add_done_callback(done)
-                break
-            except BufferFull as full:
-                await producer.room(full.size_bytes)
+        await _send_one(producer, load.topic, payloads[number % PAYLOADS], done)
         if not number % 500:
             bar.show(100 * number / count, f"filling the topic: {number:,} of {count:,} records")
             await asyncio.sleep(0)
@@ -277,8 +269,7 @@ async def there_and_back(client: Client, load: Load, result: Result, bar: Bar) -
         def done(future: asyncio.Future[object]) -> None:
             error = None if future.cancelled() else future.exception()
             if error is not None:
-                result.failed += 1
-                result.first_failure = result.first_failure or str(error)
+                result.fail(error)
             elif due >= warm_from:
                 acknowledged.add(time.perf_counter() - due)
 

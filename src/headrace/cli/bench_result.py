@@ -39,6 +39,10 @@ class Result:
     series: list[tuple[float, int, int]] = field(default_factory=list)
     """Records and bytes in each second or so, with the time at its end."""
 
+    def fail(self, error: object) -> None:
+        self.failed += 1
+        self.first_failure = self.first_failure or str(error)
+
     @property
     def records_per_second(self) -> float:
         return self.records / self.seconds if self.seconds else 0.0
