@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -202,14 +202,8 @@ def members(groups: GroupNames, as_json: Json = False, bootstrap: Bootstrap = DE
     if as_json:
         print_json([{"group": view.listing.group_id, "members": _members_json(view.detail)} for view in shown])
         return
-    for number, view in enumerate(shown):
-        if number:
-            say("")
-        if len(shown) > 1:
-            say(Text(view.listing.group_id, f"bold {NAME}"))
-        if view.failure:
-            say(Text(view.failure, BAD))
-        elif view.detail is None or not view.detail.members:
+    for view in _titled(shown):
+        if view.detail is None or not view.detail.members:
             say(f"Group {view.listing.group_id} has no members.")
         else:
             _print_members(view.detail)
@@ -320,7 +314,8 @@ def lag(
         raise typer.Exit(INTERRUPTED)
 
 
-def _print_lag(shown: Sequence[GroupView]) -> None:
+def _titled(shown: Sequence[GroupView]) -> Iterator[GroupView]:
+    """Those that could be looked at, each below its name where there are several."""
     for number, view in enumerate(shown):
         if number:
             say("")
@@ -328,7 +323,13 @@ def _print_lag(shown: Sequence[GroupView]) -> None:
             say(Text(view.listing.group_id, f"bold {NAME}"))
         if view.failure:
             say(Text(view.failure, BAD))
-        elif not view.partitions:
+        else:
+            yield view
+
+
+def _print_lag(shown: Sequence[GroupView]) -> None:
+    for view in _titled(shown):
+        if not view.partitions:
             say(f"Group {view.listing.group_id} has no offsets and no members.")
         else:
             print_table(_LAG_COLUMNS, [_lag_row(part) for part in view.partitions])

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
-from headrace.client.admin.calls import Calls, refused
+from headrace.client.admin.calls import Calls, check, refused
 from headrace.client.coordinators import CoordinatorKind
 from headrace.client.errors import Unreachable
 from headrace.errors import Error, HeadraceError, Refused
@@ -30,6 +30,27 @@ _AGAIN: Final = frozenset(
 
 class CoordinatedCalls(Calls):
     __slots__ = ()
+
+    async def _lists(
+        self, request: Message, what: str, failures: dict[int, HeadraceError] | None
+    ) -> list[tuple[int, Any]]:
+        """What the coordinators of each broker list. One that does not answer is noted in `failures`, or raises."""
+
+        async def ask(broker_id: int) -> Any:
+            try:
+                response = await self._cluster.call(request, broker_id)
+                if Error.of(response.error_code) is Error.COORDINATOR_NOT_AVAILABLE:
+                    return None  # there has never been one
+                check(response.error_code, None, f"Broker {broker_id} does not tell its {what}")
+            except HeadraceError as error:
+                if failures is None:
+                    raise
+                failures[broker_id] = error
+                return None
+            return response
+
+        answers = await self._at_brokers(None, ask)
+        return [(broker_id, answer) for broker_id, answer in answers.items() if answer is not None]
 
     async def _at_coordinators(
         self,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from headrace.client.admin.calls import TopicPartition, by_topic, check
+from headrace.client.admin.calls import TopicPartition, by_topic
 from headrace.client.admin.coordinated import CoordinatedCalls
 from headrace.client.coordinators import CoordinatorKind
 from headrace.client.transaction import OffsetToCommit
@@ -69,30 +68,14 @@ class GroupCalls(CoordinatedCalls):
         """All groups, or those in these states and of these types. With `failures` a broker that does not answer is
         noted there; without, it raises.
         """
-        cluster = self._cluster
-        await cluster.refresh()
-
-        async def ask(broker_id: int) -> list[GroupListing]:
-            request = m.ListGroupsRequest(states_filter=list(states), types_filter=list(types))
-            try:
-                response: m.ListGroupsResponse = await cluster.call(request, broker_id)
-                if Error.of(response.error_code) is Error.COORDINATOR_NOT_AVAILABLE:
-                    return []  # no group has ever been there
-                check(response.error_code, None, f"Broker {broker_id} does not tell its groups")
-            except HeadraceError as error:
-                if failures is None:
-                    raise
-                failures[broker_id] = error
-                return []
-            return [
-                GroupListing(
-                    one.group_id, one.group_state, (one.group_type or _CLASSIC).lower(), one.protocol_type, broker_id
-                )
-                for one in response.groups
-            ]
-
-        answers = await asyncio.gather(*(ask(broker_id) for broker_id in sorted(cluster.metadata.nodes)))
-        listed = {one.group_id: one for answer in answers for one in answer}
+        request = m.ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        listed = {
+            one.group_id: GroupListing(
+                one.group_id, one.group_state, (one.group_type or _CLASSIC).lower(), one.protocol_type, broker_id
+            )
+            for broker_id, response in await self._lists(request, "groups", failures)
+            for one in response.groups
+        }
         return {name: listed[name] for name in sorted(listed)}
 
     async def describe_groups(self, groups: Mapping[str, str]) -> dict[str, GroupDetail]:

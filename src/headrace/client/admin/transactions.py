@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headrace.client.admin.calls import TopicPartition, check
+from headrace.client.admin.calls import TopicPartition
 from headrace.client.admin.coordinated import CoordinatedCalls
 from headrace.client.coordinators import CoordinatorKind
-from headrace.errors import Error, HeadraceError
+from headrace.errors import HeadraceError
 from headrace.protocol import messages as m
 
 __all__ = ["TransactionCalls", "TransactionDetail", "TransactionListing"]
@@ -50,33 +49,19 @@ class TransactionCalls(CoordinatedCalls):
         """All transactional ids, or those in these states, of these producers, that run for as long, whose names match
         (RE2). With `failures` a broker that does not answer is noted there; without, it raises.
         """
-        cluster = self._cluster
-        await cluster.refresh()
         request = m.ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
             duration_filter=running_ms,
             transactional_id_pattern=pattern,
         )
-
-        async def ask(broker_id: int) -> list[TransactionListing]:
-            try:
-                response: m.ListTransactionsResponse = await cluster.call(request, broker_id)
-                if Error.of(response.error_code) is Error.COORDINATOR_NOT_AVAILABLE:
-                    return []
-                check(response.error_code, None, f"Broker {broker_id} does not tell its transactions")
-            except HeadraceError as error:
-                if failures is None:
-                    raise
-                failures[broker_id] = error
-                return []
-            return [
-                TransactionListing(one.transactional_id, one.producer_id, one.transaction_state, broker_id)
-                for one in response.transaction_states
-            ]
-
-        answers = await asyncio.gather(*(ask(broker_id) for broker_id in sorted(cluster.metadata.nodes)))
-        listed = {one.transactional_id: one for answer in answers for one in answer}
+        listed = {
+            one.transactional_id: TransactionListing(
+                one.transactional_id, one.producer_id, one.transaction_state, broker_id
+            )
+            for broker_id, response in await self._lists(request, "transactions", failures)
+            for one in response.transaction_states
+        }
         return {name: listed[name] for name in sorted(listed)}
 
     async def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionDetail]:
