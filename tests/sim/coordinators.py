@@ -13,8 +13,8 @@ from headrace.testing.sim.simulation import Simulation, Violation
 from headrace.testing.sim.transactions import Transaction, TransactionAnomaly, anomalies
 from tests.sim.group_clients import Auditor, Committed, Member
 from tests.sim.node import NODE, ODDS, bring_online, create, keep_up
-from tests.sim.node_clients import Consumer, Seen, TopicPartition, connected, text_of
-from tests.sim.transactional_clients import Transactor, Transformer, read_committed
+from tests.sim.node_clients import Consumer, Seen, TopicPartition, connected, read_all, text_of
+from tests.sim.transactional_clients import Transactor, Transformer
 
 TROUBLE_SECONDS = 2.5
 STEPS_MAX = 300_000
@@ -126,7 +126,7 @@ async def last_look(process: Process, seen: Seen) -> list[str]:
         sources: dict[int, list[str]] = {}
         for partition in SOURCE:
             start = seen.simulation.now
-            records = await read_committed(client, partition)
+            records = await read_all(client, partition, "read_committed")
             entries = [Entry(record.offset, text_of(record)) for record in records]
             poll = Poll("last", 0, seen.number(partition), start, seen.simulation.now, entries, reads_to_end=True)
             seen.history.polls.append(poll)
@@ -135,7 +135,7 @@ async def last_look(process: Process, seen: Seen) -> list[str]:
         images: dict[int, list[str]] = {}
         changed_at = seen.simulation.now
         while seen.simulation.now < changed_at + PATIENCE_SECONDS:
-            now = {index: list(map(text_of, await read_committed(client, ("image", index)))) for _, index in IMAGE}
+            now = {image[1]: list(map(text_of, await read_all(client, image, "read_committed"))) for image in IMAGE}
             if now != images:
                 images, changed_at = now, seen.simulation.now
             if images == sources:

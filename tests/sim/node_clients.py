@@ -212,9 +212,11 @@ def text_of(record: ConsumedRecord) -> str:
     return "" if record.value is None else bytes(record.value).decode()
 
 
-async def read_all(client: Any, partition: TopicPartition) -> list[ConsumedRecord]:
+async def read_all(
+    client: Any, partition: TopicPartition, isolation_level: str = "read_uncommitted"
+) -> list[ConsumedRecord]:
     """Everything in a partition, once there is no trouble."""
-    consumer = client.consumer(auto_offset_reset="none")
+    consumer = client.consumer(auto_offset_reset="none", isolation_level=isolation_level)
     try:
         end = (await consumer.end_offsets([partition]))[partition]
         consumer.assign([partition])

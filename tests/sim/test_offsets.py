@@ -8,11 +8,10 @@ import pytest
 
 from headrace.coordinator import hosted
 from headrace.coordinator.hosted import HostedShard
-from headrace.coordinator.loading import Loading
 from headrace.errors import Error
-from headrace.replica.partition import Partition
 from headrace.testing.sim.run import run_seed
 from tests.sim.offsets import offsets
+from tests.sim.test_coordinators_planted import offsets_are_lost_at_the_load, told_before_it_is_committed
 
 SEEDS_A_TEST = 15
 
@@ -22,30 +21,6 @@ def test_seeds(first: int) -> None:
     for seed in range(first, first + SEEDS_A_TEST):
         run = run_seed(offsets, seed)
         assert run.is_ok, f"seed {seed} of offsets: {run.failure}"
-
-
-def told_before_the_commit(patch: pytest.MonkeyPatch) -> None:
-    """A commit of offsets is answered when it is appended."""
-
-    def wait_for(self: HostedShard, partition: Partition, offset: int) -> None:  # type: ignore[type-arg]
-        self._committed = offset
-        while self._waiting and self._waiting[0][0] <= offset:
-            self._tell(self._waiting.popleft()[2])
-
-    patch.setattr(HostedShard, "_wait_for", wait_for)
-
-
-def offsets_lost_at_the_load(patch: pytest.MonkeyPatch) -> None:
-    """The first chunks of the log are taken for all of it."""
-    read = Loading._read
-
-    def read_little(self: Loading) -> None:
-        if self.records > 5:
-            self._end(None)
-        else:
-            read(self)
-
-    patch.setattr(Loading, "_read", read_little)
 
 
 def state_kept_after_a_failed_write(patch: pytest.MonkeyPatch) -> None:
@@ -65,8 +40,8 @@ def state_kept_after_a_failed_write(patch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("plant", "seeds"),
     [
-        (told_before_the_commit, range(30)),
-        (offsets_lost_at_the_load, range(30)),
+        (told_before_it_is_committed, range(30)),
+        (offsets_are_lost_at_the_load, range(30)),
         (state_kept_after_a_failed_write, range(100)),
     ],
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
 
 from headrace.client import (
     Client,
@@ -209,18 +208,3 @@ class Transformer:
         await producer.commit()
         transaction.end = End.COMMITTED
         self._seen.simulation.event(f"{transaction.name} is committed")
-
-
-async def read_committed(client: Any, partition: TopicPartition) -> list[ConsumedRecord]:
-    """Everything that is committed in a partition, once there is no trouble."""
-    consumer = client.consumer(auto_offset_reset="none", isolation_level="read_committed")
-    try:
-        end = (await consumer.end_offsets([partition]))[partition]
-        consumer.assign([partition])
-        consumer.seek(*partition, 0)
-        records: list[ConsumedRecord] = []
-        while await consumer.position(*partition) < end:
-            records += await consumer.poll(timeout_s=2.0)
-        return records
-    finally:
-        await consumer.close()
