@@ -7,9 +7,9 @@ own and are not kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.config import LogConfig, Setting, broker_settings
 from headrace.config.client_metrics import ClientMetricsConfig
@@ -55,53 +55,52 @@ class Configs:
 
     def alter(self, request: m.AlterConfigsRequest) -> tuple[list[Versioned], m.AlterConfigsResponse]:
         """A resource has what the request says and nothing else (the old way: IncrementalAlterConfigs is the new)."""
-        check_size(request.resources)
-        records: list[Versioned] = []
+
+        def changes(resource: Resource, wanted: m.AlterConfigsRequest.AlterConfigsResource) -> dict[str, str | None]:
+            texts = {config.name: required(config.name, config.value) for config in wanted.configs}
+            return {**dict.fromkeys(self._current(resource)), **texts}
+
         response = m.AlterConfigsResponse()
-        twice = twice_named(request.resources)
-        for wanted in request.resources:
-            resource = (wanted.resource_type, wanted.resource_name)
-            answer = m.AlterConfigsResponse.AlterConfigsResourceResponse(
-                resource_type=wanted.resource_type, resource_name=wanted.resource_name, error_message=None
-            )
-            try:
-                check_request(wanted, twice)
-                texts = {config.name: required(config.name, config.value) for config in wanted.configs}
-                made = self._changed(resource, {**dict.fromkeys(self._current(resource)), **texts})
-            except Refused as refused:
-                answer.error_code, answer.error_message = refused.error, refused.text
-            else:
-                if not request.validate_only:
-                    records += made
-            response.responses.append(answer)
-        return records, response
+        return self._alter(request, response, changes), response
 
     def alter_incrementally(
         self, request: m.IncrementalAlterConfigsRequest
     ) -> tuple[list[Versioned], m.IncrementalAlterConfigsResponse]:
+        def changes(
+            resource: Resource, wanted: m.IncrementalAlterConfigsRequest.AlterConfigsResource
+        ) -> dict[str, str | None]:
+            return {
+                change.name: self._outcome(resource, change.name, change.config_operation, change.value)
+                for change in wanted.configs
+            }
+
+        response = m.IncrementalAlterConfigsResponse()
+        return self._alter(request, response, changes), response
+
+    def _alter(
+        self,
+        request: m.AlterConfigsRequest | m.IncrementalAlterConfigsRequest,
+        response: m.AlterConfigsResponse | m.IncrementalAlterConfigsResponse,
+        changes: Callable[[Resource, Any], Mapping[str, str | None]],
+    ) -> list[Versioned]:
         check_size(request.resources)
         records: list[Versioned] = []
-        response = m.IncrementalAlterConfigsResponse()
         twice = twice_named(request.resources)
         for wanted in request.resources:
-            answer = m.IncrementalAlterConfigsResponse.AlterConfigsResourceResponse(
+            resource = (wanted.resource_type, wanted.resource_name)
+            answer: Any = response.AlterConfigsResourceResponse(
                 resource_type=wanted.resource_type, resource_name=wanted.resource_name, error_message=None
             )
             try:
                 check_request(wanted, twice)
-                resource = (wanted.resource_type, wanted.resource_name)
-                changes = {
-                    change.name: self._outcome(resource, change.name, change.config_operation, change.value)
-                    for change in wanted.configs
-                }
-                made = self._changed(resource, changes)
+                made = self._changed(resource, changes(resource, wanted))
             except Refused as refused:
                 answer.error_code, answer.error_message = refused.error, refused.text
             else:
                 if not request.validate_only:
                     records += made
             response.responses.append(answer)
-        return records, response
+        return records
 
     # --- one resource -------------------------------------------------------------------------------------------------
 
