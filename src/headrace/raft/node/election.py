@@ -120,7 +120,7 @@ def vote_answered(node: Node, peer: int, request: VoteRequest, response: VoteRes
     if answer is None:
         return False
     asked = rpc.partition_of(request)
-    if not heed(node, answer.leader_id, answer.leader_epoch, endpoints_in(response, answer.leader_id), now_ms):
+    if not heed_answer(node, response, answer, now_ms):
         return False
     if asked.replica_epoch != node.epoch or answer.leader_epoch != node.epoch:
         return True
@@ -162,9 +162,7 @@ def begin_requested(node: Node, request: BeginQuorumEpochRequest, reply_to: obje
 
 def begin_answered(node: Node, peer: int, request: BeginQuorumEpochRequest, response: Any, now_ms: int) -> bool:
     answer = rpc.partition_of(response)
-    if answer is None or not heed(
-        node, answer.leader_id, answer.leader_epoch, endpoints_in(response, answer.leader_id), now_ms
-    ):
+    if answer is None or not heed_answer(node, response, answer, now_ms):
         return False
     if isinstance(node.role, Leader) and not answer.error_code and answer.leader_epoch == node.epoch:
         node.role.acknowledged[peer] = None
@@ -208,9 +206,7 @@ def _succession_ms(node: Node, candidates: list[ReplicaKey]) -> int:
 
 def end_answered(node: Node, peer: int, request: EndQuorumEpochRequest, response: Any, now_ms: int) -> bool:
     answer = rpc.partition_of(response)
-    if answer is None or not heed(
-        node, answer.leader_id, answer.leader_epoch, endpoints_in(response, answer.leader_id), now_ms
-    ):
+    if answer is None or not heed_answer(node, response, answer, now_ms):
         return False
     if isinstance(node.role, Resigned) and not answer.error_code:
         node.role.untold.pop(peer, None)
@@ -242,6 +238,16 @@ def heed(node: Node, leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...]
     return True
 
 
+def heed_answer(node: Node, response: Any, leader: Any, now_ms: int) -> bool:
+    """`leader` is the part of a response that tells who leads, and in which epoch."""
+    endpoints = tuple(
+        Endpoint("", endpoint.host, endpoint.port)
+        for endpoint in response.node_endpoints
+        if endpoint.node_id == leader.leader_id
+    )
+    return heed(node, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
+
+
 def _hear_leader(node: Node, leader_id: int, epoch: int, endpoints: tuple[Endpoint, ...], now_ms: int) -> Error:
     """A request that says: I lead this epoch."""
     if epoch < node.epoch:
@@ -266,11 +272,3 @@ def _is_meant(node: Node, voter_id: int, voter_directory_id: bytes) -> bool:
 
 def _endpoints_of(request: BeginQuorumEpochRequest | EndQuorumEpochRequest) -> tuple[Endpoint, ...]:
     return tuple(Endpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in request.leader_endpoints)
-
-
-def endpoints_in(response: Any, leader_id: int) -> tuple[Endpoint, ...]:
-    return tuple(
-        Endpoint("", endpoint.host, endpoint.port)
-        for endpoint in response.node_endpoints
-        if endpoint.node_id == leader_id
-    )

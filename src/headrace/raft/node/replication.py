@@ -177,11 +177,9 @@ def fetch_answered(node: Node, peer: int, request: FetchRequest, response: Fetch
     if answer is None:
         return False
     asked = rpc.partition_of(request)
-    if answer.current_leader is not None and answer.current_leader.leader_epoch >= 0:
-        leader = answer.current_leader
-        endpoints = election.endpoints_in(response, leader.leader_id)
-        if not election.heed(node, leader.leader_id, leader.leader_epoch, endpoints, now_ms):
-            return False
+    leader = answer.current_leader
+    if leader is not None and leader.leader_epoch >= 0 and not election.heed_answer(node, response, leader, now_ms):
+        return False
     if answer.error_code:
         return False
     role = node.role
