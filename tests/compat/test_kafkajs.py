@@ -42,10 +42,10 @@ pytestmark = [
 ]
 
 
-def run(scenario: str, bootstrap: str, topic: str) -> Any:
+def run(scenario: str, bootstrap: str, *names: str, script: Path = SCENARIO) -> Any:
     assert NODE is not None
     done = subprocess.run(
-        [NODE, str(SCENARIO), scenario, bootstrap, topic],
+        [NODE, str(script), scenario, bootstrap, *names],
         env={**os.environ, "NODE_PATH": str(MODULES), "KAFKAJS_NO_PARTITIONER_WARNING": "1"},
         capture_output=True,
         text=True,
