@@ -191,7 +191,7 @@ def test_a_member_that_lost_its_subscription_loses_its_partitions() -> None:
 def test_who_asks_next_gets_what_is_free_and_who_asks_last_keeps_the_most() -> None:
     topics = {topic(0): TopicSpec(5)}
     due = {"a": 30, "b": 10, "c": 20}
-    had = {"a": (0,), "b": (1,), "c": (2,)}
+    had: dict[str, tuple[int, ...]] = {"a": (0,), "b": (1,), "c": (2,)}
     members = {m: MemberSpec((topic(0),), {topic(0): had[m]}, due_ms=due[m]) for m in "abc"}
     made = ASSIGNORS["uniform"](GroupSpec(members, topics))
     assert made == {"a": {topic(0): (0,)}, "b": {topic(0): (1, 3)}, "c": {topic(0): (2, 4)}}

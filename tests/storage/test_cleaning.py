@@ -438,7 +438,7 @@ def test_a_job_and_its_steps_come_back_as_they_were() -> None:
     job = job_for(log, cleanable_of(log, START_MS), real.cleaner._config, 2, START_MS, bytes(range(16)))
     job = replace(job, aborted_after=[AbortedTransaction(1, 2, 3, 4)], last_epochs={5: 6})
     assert CleaningJob.decode(job.encode()) == job
-    for step in (Replacement(0, [0, 5], 100, 7, True), Cleaned(5, 1, 0.5, 10, 20)):
+    for step in (Replacement(0, [0, 5], 100, 7, True), Cleaned(5, 1, 10, 20)):
         assert decode_line(encode_step(step)) == step
 
 
