@@ -59,7 +59,6 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         random_bytes=os.urandom,
         choose=choose,
         host_name=socket.gethostname,
-        pause=time.sleep,
         syncs=syncs,
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,

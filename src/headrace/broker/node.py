@@ -429,7 +429,6 @@ class Node:
                 clock=lambda: self._clock_ns() / 1e9,
                 on_offline=went_offline,
                 behind=self._ports.workers_of("write-behind"),
-                pause=self._ports.pause,
                 syncs=self._ports.syncs,
             )
         return self._flushers[disk]

@@ -39,8 +39,6 @@ class NodePorts:
     host_name: Callable[[], str]
     clock_ns: Callable[[], int] | None = None
     """A clock for short times, that never goes back; the loop's when there is none."""
-    pause: Callable[[float], object] | None = None
-    """Sleeps in a worker, for seconds, where workers are threads."""
     syncs: Syncs | None = None
     """Syncs files without a thread, where the system can."""
     process: Callable[[], ProcessFigures | None] = _unknown

@@ -70,12 +70,11 @@ class Flusher:
         clock: Callable[[], float],
         on_offline: Callable[[SyncFailed], None],
         behind: Workers | None = None,
-        pause: Callable[[float], object] | None = None,
         syncs: Syncs | None = None,
     ) -> None:
         """`workers` run one job at a time, and so do those that write `behind`, which are the same when there are none.
 
-        `call_soon` is the loop's; `clock` counts seconds, from any start; `pause` sleeps in those that write behind.
+        `call_soon` is the loop's; `clock` counts seconds, from any start.
         `on_offline` is called once, on the loop, after all that waited have been told.
         """
         self._disk = disk
@@ -83,7 +82,7 @@ class Flusher:
         self._call_soon = call_soon
         self._clock = clock
         self._on_offline = on_offline
-        self._behind = WriteBehind(behind or workers, pause)
+        self._behind = WriteBehind(behind or workers)
         self._syncs = syncs
         self._costs = Costs()
         self._group = Group()
