@@ -32,7 +32,8 @@ class _Later:
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def call(*given: Any, **named: Any) -> Any:
-            return getattr(self._made or self._make(), method)(*given, **named)
+            made = self._make() if self._made is None else self._made
+            return getattr(made, method)(*given, **named)
 
         return call
 
