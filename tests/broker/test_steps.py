@@ -55,6 +55,13 @@ def delete_records() -> tuple[m.DeleteRecordsRequest, int]:
     return kind(topics=[kind.DeleteRecordsTopic(name="t", partitions=asked)], timeout_ms=10_000), 2
 
 
+def delete_records_of_many_topics() -> tuple[m.DeleteRecordsRequest, int]:
+    kind = m.DeleteRecordsRequest
+    names = ["t", *(f"none-{number}" for number in range(1, COUNT))]
+    asked = [kind.DeleteRecordsPartition(partition_index=0, offset=0)]
+    return kind(topics=[kind.DeleteRecordsTopic(name=name, partitions=asked) for name in names], timeout_ms=10_000), 2
+
+
 def codes(answers: Sequence[Any]) -> list[int]:
     return [answer.error_code for answer in answers]
 
@@ -70,6 +77,7 @@ CASES: list[tuple[Callable[[], tuple[Any, int]], Callable[[Any], object], object
     (metadata, lambda reply: codes(reply.topics), EACH),
     (topic_partitions, lambda reply: codes(reply.topics), EACH),
     (delete_records, lambda reply: sorted(codes(reply.topics[0].partitions)), EACH),
+    (delete_records_of_many_topics, lambda reply: [topic.partitions[0].error_code for topic in reply.topics], EACH),
 ]
 
 

@@ -34,10 +34,12 @@ class DeleteRecords:
         body: m.DeleteRecordsRequest = request.body
         waiting: dict[LogDirectory, list[Result]] = {}
         topics: dict[str, dict[int, Result]] = {}
+        number = 0
         for topic in body.topics:
             results = topics.setdefault(topic.name, {})
-            for number, wanted in enumerate(topic.partitions, 1):
+            for wanted in topic.partitions:
                 results[wanted.partition_index] = self._delete(topic.name, wanted, waiting)
+                number += 1
                 if not number % THINGS_A_STEP:
                     await asyncio.sleep(0)
         if waiting:
