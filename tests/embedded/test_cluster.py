@@ -71,6 +71,20 @@ def test_a_start_leaves_the_garbage_collector_as_it_was(is_on: bool, tmp_path: P
         (gc.enable if was_on else gc.disable)()
 
 
+@pytest.mark.parametrize("named", ["gone", "."])
+def test_its_folder_is_made_where_one_can_be_made_and_stays_found(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", named)
+    with Cluster() as cluster:
+        monkeypatch.chdir("/")
+        folder = cluster.data
+        assert folder.exists()
+    assert not folder.exists()
+    assert not list(tmp_path.iterdir())
+
+
 def test_two_clusters_live_side_by_side_in_one_process() -> None:
     with Cluster() as one, Cluster() as other:
         one.create_topic("same")

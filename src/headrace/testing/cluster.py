@@ -207,8 +207,13 @@ def _start(settings: Mapping[str, str], in_process: bool, fsync: bool, timeout_s
 
 def _make_folder() -> str:
     """Where `tempfile` would make one: that takes as long to import as a node takes to open its logs."""
-    folder = os.path.join(os.environ.get("TMPDIR") or "/tmp", f"headrace-{os.urandom(8).hex()}")
-    os.mkdir(folder, 0o700)
+    folder = os.path.abspath(os.path.join(os.environ.get("TMPDIR") or "/tmp", f"headrace-{os.urandom(8).hex()}"))
+    try:
+        os.mkdir(folder, 0o700)
+    except OSError:
+        from tempfile import mkdtemp  # which knows of other places
+
+        return mkdtemp(prefix="headrace-")
     return folder
 
 
