@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -455,3 +457,23 @@ def test_levels_of_loggers_change_at_once_and_are_forgotten() -> None:
         run(check())
     finally:
         root.setLevel(before)
+
+
+def test_what_is_no_logger_is_refused_without_importing_what_would_be_above_it() -> None:
+    program = """
+import sys
+from headrace.broker import loggers
+from headrace.errors import Refused
+
+loggers.check_level("broker.offsets", "DEBUG")
+before = set(sys.modules)
+for name in ("cli.group.nothing", "client.nothing", "broker.offsets.nothing", "", "..", "../broker", "broker.\\0"):
+    try:
+        loggers.check_level(name, "DEBUG")
+    except Refused:
+        continue
+    print(name, "is taken for one")
+print(*set(sys.modules) - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -7,11 +7,12 @@ are named as in Kafka.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
+import headrace
 from headrace.errors import Error, Refused
 
 ROOT: Final = "root"
@@ -83,11 +84,15 @@ def _full_name(name: str) -> str | None:
 
 
 def _is_module(full_name: str) -> bool:
-    """Many are loaded when they are first needed, and have no logger before."""
-    try:
-        return find_spec(full_name) is not None
-    except (ImportError, ValueError):
+    """Many are loaded when they are first needed, and have no logger before.
+
+    By its file: importlib would import all that is above it, for whoever names something that there is not.
+    """
+    _, *names = full_name.split(".")
+    if not all(name.isidentifier() for name in names):
         return False
+    path = os.path.join(*headrace.__path__, *names)
+    return os.path.isfile(f"{path}.py") or os.path.isfile(os.path.join(path, "__init__.py"))
 
 
 def _level_name(level: int) -> str:
