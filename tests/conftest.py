@@ -6,8 +6,12 @@ HYPOTHESIS_PROFILE=campaign pytest tests/protocol   # many examples, others each
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
+
+# A suite that runs in the background may have it ignored, and so would have what tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline: the machines that run this are slow and noisy. No health check on time, for the same reason.
 settings.register_profile(
