@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from headrace.cli.metrics_text import between, buckets, by_label, merged, parse, percentile_s
 from tests.cli.running import Cli
@@ -51,6 +53,30 @@ def test_one_look_as_a_table_and_as_json(cli: Cli, topic: str) -> None:
 def test_metrics_that_are_not_there_are_noted(cli: Cli, topic: str) -> None:
     told = cli.done("top", "--once", "--interval", "200ms", "--json", "--metrics", "127.0.0.1:1").json
     assert told["notes"] == ["no metrics from 127.0.0.1:1: [Errno 111] Connection refused"]
+    assert told["requests"] == []
+
+
+class OtherNode(BaseHTTPRequestHandler):
+    """Has the port that the node would have had."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'headrace_build_info{cluster_id="another"} 1\nheadrace_bytes_in_total{topic="t"} 7\n')
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+def test_metrics_of_another_cluster_are_not_taken_for_those_of_this_one(cli: Cli) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), OtherNode) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{other.server_port}"
+        told = cli.done("top", "--once", "--interval", "200ms", "--json", "--metrics", address).json
+        other.shutdown()
+    assert told["notes"] == [
+        f"{address} tells metrics of something else; say where this cluster's are: --metrics HOST:PORT"
+    ]
     assert told["requests"] == []
 
 

@@ -78,10 +78,14 @@ async def look(client: Client, addresses: Sequence[str], *, internal: bool, with
 
     async def metrics(address: str) -> Samples | None:
         try:
-            return await loop.run_in_executor(None, fetch, address)
+            samples = await loop.run_in_executor(None, fetch, address)
         except (OSError, ValueError) as error:
             failures.append(f"no metrics from {address}: {getattr(error, 'reason', None) or error}")
             return None
+        if _is_of(samples, cluster.cluster_id):
+            return samples
+        failures.append(f"{address} tells metrics of something else; say where this cluster's are: --metrics HOST:PORT")
+        return None
 
     ends, (found, silent), told = await asyncio.gather(
         offsets(client, topics.values(), LATEST),
@@ -107,7 +111,7 @@ async def look(client: Client, addresses: Sequence[str], *, internal: bool, with
         brokers,
         cluster.controller_id,
         cluster.cluster_id,
-        [samples for samples in told if samples is not None and _is_of(samples, cluster.cluster_id)],
+        [samples for samples in told if samples is not None],
         failures,
     )
 
