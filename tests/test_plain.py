@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import dataclasses
 import pickle
+import re
 import typing
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+import headrace
 from headrace.named_tuple import NamedTuple
 from headrace.plain import field, plain, plain_frozen, replace, values_of
 
@@ -198,3 +201,14 @@ def test_named_tuples_are_copied_and_matched_and_have_subclasses() -> None:
     named = Named(1, 2)
     assert (type(named), named.size, named) == (Named, 1, one)
     assert type(named._replace(end=3)) is Named
+
+
+def test_their_fields_are_in_the_body_of_the_class_with_any_python() -> None:
+    """From 3.14 on, a body has its annotations only where they are text (PEP 749)."""
+    users = [
+        path
+        for path in Path(headrace.__path__[0]).rglob("*.py")
+        if re.search(r"^from headrace\.(plain|named_tuple) import", path.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert len(users) >= 50
+    assert not [path for path in users if "from __future__ import annotations\n" not in path.read_text("utf-8")]

@@ -1,5 +1,7 @@
 """The APIs that there are shapes for, by key. What a node serves of them is its router's to say."""
 
+from __future__ import annotations
+
 from functools import cache
 
 from headrace.plain import plain

@@ -1,5 +1,7 @@
 """Takes whole frames apart for a person: header, message, and the record batches inside it, row by row."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from struct import Struct, unpack_from
 from typing import Final

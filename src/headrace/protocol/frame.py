@@ -4,6 +4,8 @@ A request comes in as a `Request`, or as an `Unsupported` when nobody knows its 
 caller's to decide. Bytes that can't be read raise ProtocolError, and the connection is of no use any more.
 """
 
+from __future__ import annotations
+
 from struct import Struct
 from struct import error as StructError
 from typing import Any, Final, TypeAlias

@@ -4,6 +4,8 @@ A block is one API, record or piece of data; `docs/protocol-shapes.md` describes
 quick scan and parsed one by one, when they are first asked for.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator
 from enum import StrEnum
@@ -119,7 +121,7 @@ class Field:
     ignorable: bool = False
     classic: bool = False
     """Never in the compact form, even in a flexible version (only the client id of a request's header)."""
-    struct: "Struct | None" = None
+    struct: Struct | None = None
 
 
 @plain
