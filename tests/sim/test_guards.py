@@ -146,3 +146,23 @@ def test_everything_is_as_before_after_a_simulation() -> None:
     before = (time.time, random.random, os.urandom, uuid.uuid4, threading.Thread.start)
     run_in_process(lambda: None)
     assert (time.time, random.random, os.urandom, uuid.uuid4, threading.Thread.start) == before
+
+
+def test_what_is_imported_in_a_simulation_may_be_compiled_wherever_that_is_kept(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "headrace.testing.sim",
+            "--scenario",
+            "tests.sim.coordinators:coordinators",
+            "--seed",
+            "1",
+        ],
+        env={**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "seed 1: ok" in done.stdout
