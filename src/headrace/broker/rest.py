@@ -44,9 +44,15 @@ async def import_rest() -> None:
     logger.debug("everything is imported")
 
 
-def missing() -> Iterator[str]:
+def import_now(*packages: str) -> None:
+    """All of it at once, with that of other packages of ours."""
+    for name in list(missing(*packages)):
+        import_module(name)
+
+
+def missing(*packages: str) -> Iterator[str]:
     (root,) = headrace.__path__
-    for package in PACKAGES:
+    for package in (*PACKAGES, *packages):
         for folder, _, files in os.walk(os.path.join(root, package)):
             inside = os.path.relpath(folder, os.path.dirname(root)).replace(os.sep, ".")
             for file in sorted(files):

@@ -160,7 +160,7 @@ def _is_for_import(event: str, arguments: tuple[Any, ...]) -> bool:
         place = os.fsdecode(place)
     if not isinstance(place, str):
         return False
-    if "__pycache__" in place or (sys.pycache_prefix is not None and place.startswith(sys.pycache_prefix)):
+    if "__pycache__" in place:
         return True
     if event == "open":
         flags = arguments[2] if len(arguments) > 2 and isinstance(arguments[2], int) else 0
