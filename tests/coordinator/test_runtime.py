@@ -286,6 +286,33 @@ def test_an_end_of_a_transaction_that_comes_while_a_shard_settles_is_not_lost(mo
     assert not after.get("a").error
 
 
+def test_what_rang_for_a_shard_that_could_not_be_loaded_does_not_ring_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    toys = Toys()
+    toys.add("a")
+    toys.host.drain()
+    host = toys.host.restart()
+
+    def settle(self: Toy, image: Image, now_ms: int) -> Iterator[None]:
+        if len(after.shards) == 1:
+            self.timers.at("bell", now_ms + 10, lambda now_ms: self._rung("bell"))
+            host.loop.pass_ms(20)  # as a slow load does
+            yield
+            raise ValueError("a group that is not right")
+        yield
+
+    monkeypatch.setattr(Toy, "settle", settle)
+    after = Toys(host, loads=(loads := SteppedWorkers()))
+    for _ in range(10):
+        while len(loads):
+            loads.step()
+        host.loop.pass_ms(500)
+        host.drain()
+    assert len(after.shards) == 2
+    assert after.shard.counts == {"a": 1}
+
+
 # --- failures ---------------------------------------------------------------------------------------------------------
 
 

@@ -154,6 +154,7 @@ class HostedShard(Generic[S]):
         if error is not None:
             self._shard = None
             self._timers.cancel_all()
+            self._early = []  # of a state that is thrown away
             self._load_again(error)
             return
         log = logger.info if loading.seconds >= TELL_LOAD_S else logger.debug
