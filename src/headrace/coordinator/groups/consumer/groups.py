@@ -88,7 +88,7 @@ class ConsumerGroups:
     def settle(self, now_ms: int) -> Iterator[None]:
         for group in list(self._context.groups.values()):
             if isinstance(group, ConsumerGroup):
-                self._sessions.begin(group, now_ms)
+                yield from self._sessions.begin(group, now_ms)
             yield
 
     def loaded(self, now_ms: int) -> Outcome:

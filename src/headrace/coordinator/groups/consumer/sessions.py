@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
 from headrace.coordinator.groups.consumer.group import ConsumerGroup
@@ -28,13 +28,14 @@ class Sessions:
         self._timers = known.context.timers
         self._remove = remove
 
-    def begin(self, group: ConsumerGroup, now_ms: int) -> None:
-        """For all the members of a group that was loaded."""
+    def begin(self, group: ConsumerGroup, now_ms: int) -> Iterator[None]:
+        """For all the members of a group that was loaded, one a step."""
         for member in group.members.values():
             timeout_ms = self.timeout_ms(group, member.subscription)
             self._arm(group.group_id, member.id, now_ms + timeout_ms)
             member.session_deadline_ms = member.session_timer_ms = now_ms + timeout_ms
             self.follow(group.group_id, member.id, member.subscription, member.current, now_ms)
+            yield
 
     def begin_converted(self, group: ConsumerGroup, now_ms: int) -> None:
         """For all the members of a group that is about to be one of the new protocol."""

@@ -76,7 +76,8 @@ def _kept(
 def _dealt_by_rack(free: list[int], owned: list[list[int]], least: int, extra: int, racks: RackView) -> list[int]:
     """Gives free partitions to members near them that have room; returns the others."""
     open_in: dict[str, list[int]] = {}
-    for member, rack in enumerate(racks.members):
+    for member in range(len(racks.members) - 1, -1, -1):  # the first of them are given first
+        rack = racks.members[member]
         if rack is not None:
             open_in.setdefault(rack, []).append(member)
     left: list[int] = []
