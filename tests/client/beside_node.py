@@ -17,7 +17,7 @@ async def coordinating(**settings: str) -> AsyncIterator[Node]:
     """A node whose groups do not wait for more members, with small state topics."""
     quick = {"group_initial_rebalance_delay_ms": "0", "offsets_topic_num_partitions": "1"}
     quick["transaction_state_log_num_partitions"] = "1"
-    async with running(None, 0, **quick, **settings) as node:
+    async with running(None, 0, **{**quick, **settings}) as node:
         yield node
 
 

@@ -59,6 +59,22 @@ def test_two_members_share_what_there_is_and_each_record_is_read_once(protocol: 
 
 
 @PROTOCOLS
+def test_what_a_member_subscribes_to_while_it_joins_counts(protocol: str) -> None:
+    async def scenario() -> None:
+        async with coordinating(group_initial_rebalance_delay_ms="500") as node, client_of(node) as client:
+            await client.admin.create_topics([NewTopic("a", 1), NewTopic("b", 1)])
+            consumer = member(client, protocol)
+            consumer.subscribe(["a"])
+            await consumer.poll(timeout_s=0.2)  # in which a classic member waits for others
+            consumer.subscribe(["a", "b"])
+            async with asyncio.timeout(30):
+                while len(consumer.assignment) != 2:
+                    await consumer.poll(timeout_s=0.02)
+
+    run(scenario())
+
+
+@PROTOCOLS
 def test_a_member_that_comes_back_goes_on_where_the_group_was(protocol: str) -> None:
     async def scenario() -> None:
         async with coordinating() as node, client_of(node) as client:

@@ -88,7 +88,8 @@ class ClassicMembership(Membership):
 
     async def _join(self) -> None:
         await self._give_up()
-        subscription = m.ConsumerProtocolSubscription(topics=sorted(self._topics), user_data=None)
+        topics = sorted(self._topics)
+        subscription = m.ConsumerProtocolSubscription(topics=topics, user_data=None)
         metadata = SUBSCRIPTION_VERSION.to_bytes(2) + encode_bytes(subscription, SUBSCRIPTION_VERSION)
         request = m.JoinGroupRequest(
             group_id=self._group_id,
@@ -106,7 +107,8 @@ class ClassicMembership(Membership):
             joined = await self._call(request, timeout_s=wait_s, patience_s=2 * wait_s)
         if self._is_over(Error.of(joined.error_code)):
             return
-        self._is_news.clear()
+        if sorted(self._topics) == topics:  # else it subscribed to others meanwhile, and joins again
+            self._is_news.clear()
         self._member_id, self._generation = joined.member_id, joined.generation_id
         try:
             synced = await self._sync(joined, wait_s)
