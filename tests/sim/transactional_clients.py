@@ -22,6 +22,7 @@ from tests.sim.group_clients import group_settings
 from tests.sim.node_clients import Seen, TopicPartition, connected, text_of
 
 COMMITS_MAX = 200
+FAILURES_MAX = 9
 REQUEST_TIMEOUTS_S = (0.3, 1.0)
 """What is given up early may still arrive."""
 
@@ -150,6 +151,8 @@ class Transformer:
         self._settings = group_settings(protocol, session_ms)
         self._all = all_of
         self._made = 0
+        self._failures = 0
+        """In a row. Two that leave and join again after each of them may keep each other from ever being done."""
 
     async def run(self, process: Process) -> None:
         chance, seen = process.chance, self._seen
@@ -160,7 +163,8 @@ class Transformer:
                     await self._transform(process, client)
                 except HeadraceError as error:
                     seen.simulation.event(f"{self.name} begins again: {error}")
-            await asyncio.sleep(chance.expovariate(1 / 0.05))
+                    self._failures += 1
+            await asyncio.sleep(chance.expovariate(1 / 0.05) * 2 ** max(0, min(self._failures, FAILURES_MAX) - 3))
 
     async def _transform(self, process: Process, client: Client) -> None:
         async def assigned(partitions: list[TopicPartition]) -> None:
@@ -207,4 +211,5 @@ class Transformer:
         self._seen.simulation.event(f"{transaction.name} of generation {member.generation} commits {next_offsets}")
         await producer.commit()
         transaction.end = End.COMMITTED
+        self._failures = 0
         self._seen.simulation.event(f"{transaction.name} is committed")
