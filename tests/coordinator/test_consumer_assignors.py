@@ -199,3 +199,14 @@ def test_who_asks_next_gets_what_is_free_and_who_asks_last_keeps_the_most() -> N
     members = {m: MemberSpec((topic(0),), {topic(0): had[m]}, due_ms=due[m]) for m in "abc"}
     made = ASSIGNORS["uniform"](GroupSpec({**members, "d": MemberSpec((topic(0),))}, topics))
     assert made == {"a": {topic(0): (0, 1)}, "b": {topic(0): (2,)}, "c": {topic(0): (4,)}, "d": {topic(0): (3,)}}
+
+
+def test_of_members_in_a_rack_who_asks_next_is_given_first_too() -> None:
+    here, there = frozenset("a"), frozenset("b")
+    members = {
+        "x": MemberSpec((topic(0),), {}, "a", due_ms=20),
+        "y": MemberSpec((topic(0),), {}, "a", due_ms=10),
+        "z": MemberSpec((topic(0),), {}, "b", due_ms=30),
+    }
+    made = ASSIGNORS["uniform"](GroupSpec(members, {topic(0): TopicSpec(4, (here, here, here, there))}))
+    assert made == {"x": {topic(0): (1,)}, "y": {topic(0): (0, 2)}, "z": {topic(0): (3,)}}
