@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable
+import signal
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
@@ -35,8 +36,6 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], *, once: boo
 
     Who only looks asks `once`: a broker that is down is a thing to show, and not to wait for.
     """
-    import uvloop
-
     from headrace.client import Client
     from headrace.client.errors import Unreachable
 
@@ -55,7 +54,46 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], *, once: boo
                 raise not_there(bootstrap, error) from error
             return await work(client)
 
-    return uvloop.run(main())
+    return run_loop(main)
+
+
+def run_loop(main: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
+    """Runs it in a loop of its own. Every Ctrl-C cancels what it waits for.
+
+    Left to itself, a second one would raise wherever the code happens to be: a clean-up that has begun is then done
+    without its time limit, and the command stays.
+    """
+    import asyncio
+
+    import uvloop
+
+    is_interrupted = False
+
+    async def interruptible() -> Found:
+        if not is_ours:
+            return await main()
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+
+        def interrupt() -> None:
+            nonlocal is_interrupted
+            is_interrupted = True
+            task.cancel()
+
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        try:
+            return await main()
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    # Who ignores it, as a shell does for what runs in the background, goes on doing so.
+    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    try:
+        return uvloop.run(interruptible())
+    except asyncio.CancelledError:
+        if is_interrupted:
+            raise KeyboardInterrupt from None
+        raise
 
 
 def not_there(bootstrap: str, error: HeadraceError) -> HeadraceError:
