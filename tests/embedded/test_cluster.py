@@ -71,6 +71,29 @@ def test_a_start_leaves_the_garbage_collector_as_it_was(is_on: bool, tmp_path: P
         (gc.enable if was_on else gc.disable)()
 
 
+def test_nobody_waits_for_a_search_for_garbage_among_what_a_start_has_made() -> None:
+    """In a process of its own, which has no more of it than a cluster brings."""
+    program = """
+import gc
+import headrace.testing.uncollected
+
+gc.collect()  # of what was left by compiling that, where bytecode is not kept
+searches = []
+gc.callbacks.append(lambda phase, found: searches.append(found["generation"]))
+from headrace.testing import Cluster
+
+cluster = Cluster().start()
+print(len(searches), gc.get_freeze_count())
+gc.freeze()
+frozen = gc.get_freeze_count()
+with Cluster():
+    print(gc.get_freeze_count() > 0.9 * frozen)
+cluster.stop()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["0", "0", "True"]
+
+
 @pytest.mark.parametrize("named", ["gone", "."])
 def test_its_folder_is_made_where_one_can_be_made_and_stays_found(
     named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
