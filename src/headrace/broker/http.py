@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from headrace.errors import HeadraceError
 from headrace.named_tuple import NamedTuple
-from headrace.net.listener import cannot_listen
+from headrace.net.listener import cannot_listen, to_look_up
 
 logger = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class HttpServer:
 
     async def _listen(self, host: str, port: int) -> asyncio.Server:
         return await self._loop.create_server(
-            lambda: _HttpConnection(self), host or None, port, backlog=CONNECTIONS_MAX
+            lambda: _HttpConnection(self), to_look_up(host), port, backlog=CONNECTIONS_MAX
         )
 
     async def stop(self) -> None:

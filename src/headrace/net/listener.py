@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.metrics.requests import RequestFigures, Stopwatch
@@ -105,7 +106,7 @@ class Listener:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(self), host or None, port, backlog=BACKLOG, start_serving=False
+                lambda: Connection(self), to_look_up(host), port, backlog=BACKLOG, start_serving=False
             )
         except OSError as error:
             raise HeadraceError(cannot_listen(error, host, port)) from error
@@ -210,6 +211,11 @@ class Listener:
                 logger.info("closing %s: idle for %d ms", connection, idle_ticks * TICK_MS)
                 self.counters.idle_closed += 1
                 connection.close()
+
+
+def to_look_up(host: str) -> Any:
+    """The host that a loop is to listen on, in bytes: for a string, uvloop loads the codec of international names."""
+    return [host.encode()] if host and host.isascii() else host or None
 
 
 def cannot_listen(error: OSError, host: str, port: int) -> str:

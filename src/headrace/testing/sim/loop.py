@@ -149,7 +149,7 @@ class SimLoop(asyncio.BaseEventLoop):
         hosts = [host] if host is None or isinstance(host, str) else list(host)
         server = SimServer(self, protocol_factory, backlog)
         for name in hosts:
-            self.network.listen(server, name, port or 0)
+            self.network.listen(server, name.decode() if isinstance(name, bytes) else name, port or 0)
         if starting:
             await server.start_serving()
         return server
