@@ -66,6 +66,19 @@ def test_what_is_made_later_is_there(target: str) -> None:
     assert isinstance(getattr(import_module(module), name), type)
 
 
+def test_a_fresh_cluster_makes_no_messages_that_nobody_has_sent() -> None:
+    start = "from headrace.testing import Cluster; cluster = Cluster().start(); from headrace.protocol import messages"
+    done = run(
+        [sys.executable, "-c", f"{start}; print(*vars(messages)); cluster.stop()"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    made = set(done.stdout.split())
+    assert "BrokerRegistrationRequest" in made
+    assert not {name for name in made if name.startswith(("Fetch", "Produce", "DescribeQuorum", "Metadata"))}
+
+
 def test_a_fresh_cluster_starts_without_what_nobody_has_asked_for() -> None:
     start = "import sys; from headrace.testing import Cluster; cluster = Cluster().start(); print(*sys.modules)"
     done = run([sys.executable, "-c", f"{start}; cluster.stop()"], capture_output=True, text=True, check=True)
@@ -76,7 +89,14 @@ def test_a_fresh_cluster_starts_without_what_nobody_has_asked_for() -> None:
         "cramjam",
         "ctypes",
         "dataclasses",
+        "encodings.idna",
         "headrace.client",
+        "headrace.coordinator.hosted",
+        "headrace.metadata.configs",
+        "headrace.metadata.elections",
+        "headrace.metadata.feature_updates",
+        "headrace.metadata.quorum_view",
+        "headrace.metadata.reassignments",
         "pathlib",
         "prometheus_client",
         "rich",

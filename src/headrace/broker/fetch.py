@@ -17,8 +17,8 @@ from headrace.broker.fetch_session import Context, Sessions
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.net.connection import Connection, Slot
+from headrace.protocol import messages as m
 from headrace.protocol.frame import Request, write_response
-from headrace.protocol.messages import FetchRequest, FetchResponse
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait
@@ -58,8 +58,8 @@ class Fetch:
         self.waiting = 0
         """Fetches that wait for records, or for memory."""
 
-    def handle(self, connection: Connection, request: Request) -> FetchResponse | None:
-        body: FetchRequest = request.body
+    def handle(self, connection: Connection, request: Request) -> m.FetchResponse | None:
+        body: m.FetchRequest = request.body
         context = self.sessions.begin(body, request.version, self.replicas.now_ms())
         if context.error:
             self.errors[context.error] = self.errors.get(context.error, 0) + 1
@@ -89,7 +89,7 @@ class Fetching:
     )
 
     def __init__(self, fetch: Fetch, connection: Connection, request: Request, context: Context) -> None:
-        body: FetchRequest = request.body
+        body: m.FetchRequest = request.body
         version = request.version
         self._fetch = fetch
         self._connection = connection
@@ -111,7 +111,7 @@ class Fetching:
 
     # ---------------------------------------------------------------------------------------------------------- the way
 
-    def advance(self) -> FetchResponse | None:
+    def advance(self) -> m.FetchResponse | None:
         """The reply, or None when it comes later, in a slot that was taken for it."""
         try:
             gathered, limit_bytes = self._gather()
@@ -152,7 +152,7 @@ class Fetching:
             raise
         return gathered, limit_bytes
 
-    def _read(self, gathered: list[Gathered]) -> FetchResponse | None:
+    def _read(self, gathered: list[Gathered]) -> m.FetchResponse | None:
         memory, cold = self._fetch.memory, ColdRead()
         for part in gathered:
             if part.fetched is not None:
@@ -166,7 +166,7 @@ class Fetching:
             return None
         return self._reply(gathered)
 
-    def _reply(self, gathered: list[Gathered]) -> FetchResponse:
+    def _reply(self, gathered: list[Gathered]) -> m.FetchResponse:
         for part in gathered:
             if part.fetched is not None:
                 self._count(part)
@@ -201,7 +201,7 @@ class Fetching:
         if self._slot is None:
             self._slot = self._connection.reserve()
 
-    def _fill(self, response: FetchResponse) -> None:
+    def _fill(self, response: m.FetchResponse) -> None:
         assert self._slot is not None
         self._slot.fill(write_response(response, self._terms.version, self._correlation_id))
 
@@ -303,27 +303,27 @@ def _may_wait(gathered: list[Gathered]) -> bool:
     return any(part.partition is not None for part in gathered) and not any(part.is_urgent for part in gathered)
 
 
-def _replica_id(body: FetchRequest, version: int) -> int:
+def _replica_id(body: m.FetchRequest, version: int) -> int:
     if version < REPLICA_STATE_VERSION:
         return body.replica_id
     return CONSUMER if body.replica_state is None else body.replica_state.replica_id
 
 
-def hint_leaders(response: FetchResponse, image: Image, listener: str) -> None:
+def hint_leaders(response: m.FetchResponse, image: Image, listener: str) -> None:
     """Tells clients that asked the wrong broker, or one of another epoch, who leads now (KIP-951)."""
-    endpoints: dict[int, FetchResponse.NodeEndpoint] = {}
+    endpoints: dict[int, m.FetchResponse.NodeEndpoint] = {}
     for topic in response.responses:
         for data in topic.partitions:
             state = image.partition(topic.topic_id, data.partition_index) if data.error_code in LEADER_ERRORS else None
             if state is None:
                 continue
-            data.current_leader = FetchResponse.LeaderIdAndEpoch(
+            data.current_leader = m.FetchResponse.LeaderIdAndEpoch(
                 leader_id=state.leader, leader_epoch=state.leader_epoch
             )
             broker = image.brokers.get(state.leader)
             endpoint = None if broker is None else broker.endpoint(listener)
             if broker is not None and endpoint is not None:
-                endpoints[broker.id] = FetchResponse.NodeEndpoint(
+                endpoints[broker.id] = m.FetchResponse.NodeEndpoint(
                     node_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack
                 )
     response.node_endpoints = list(endpoints.values())

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headrace.broker.fetch_session import TOPIC_ID_VERSION, FetchedPartition
 from headrace.config.topic import CompressionType
 from headrace.errors import Error, HeadraceError, Refused
-from headrace.protocol.messages import FetchResponse
+from headrace.protocol import messages as m
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.storage.disk import IMPATIENT, DiskError, File
@@ -21,10 +21,11 @@ from headrace.storage.log import Log
 from headrace.storage.read import Fetched
 from headrace.storage.scan import LogDamaged
 
+if TYPE_CHECKING:
+    PartitionData = m.FetchResponse.PartitionData
+
 logger = logging.getLogger(__name__)
 
-PartitionData = FetchResponse.PartitionData
-EpochEndOffset = FetchResponse.EpochEndOffset
 
 STORAGE_ERROR_VERSION: Final = 6
 """Before it clients do not know KAFKA_STORAGE_ERROR, and take NOT_LEADER_OR_FOLLOWER for a reason to look elsewhere."""
@@ -109,7 +110,7 @@ def _gather(
     if terms.version < ZSTD_VERSION and log.config.compression_type is CompressionType.ZSTD:
         raise Refused(Error.UNSUPPORTED_COMPRESSION_TYPE)
     high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
-    data = PartitionData(
+    data = m.FetchResponse.PartitionData(
         partition_index=wanted.index,
         high_watermark=high_watermark,
         last_stable_offset=stable_offset,
@@ -139,13 +140,13 @@ def _gather(
     return Gathered(wanted, data, partition, fetched)
 
 
-def _diverging(partition: Partition, wanted: FetchedPartition) -> EpochEndOffset | None:
+def _diverging(partition: Partition, wanted: FetchedPartition) -> m.FetchResponse.EpochEndOffset | None:
     """Where the reader's last epoch ended here, when it has read beyond that: it must go back (KIP-595)."""
     epoch, end_offset = partition.end_offset_for(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0 or wanted.fetch_offset < partition.log_start_offset:
         raise Refused(Error.OFFSET_OUT_OF_RANGE)
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
+        return m.FetchResponse.EpochEndOffset(epoch=epoch, end_offset=end_offset)
     return None
 
 
@@ -158,9 +159,9 @@ def _has_whole_batch(fetched: Fetched) -> bool:
     return int.from_bytes(start[8:_SIZE_END]) + _SIZE_END <= fetched.size_bytes
 
 
-def _aborted(log: Log, offset: int, end_offset: int) -> list[FetchResponse.AbortedTransaction]:
+def _aborted(log: Log, offset: int, end_offset: int) -> list[m.FetchResponse.AbortedTransaction]:
     return [
-        FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
+        m.FetchResponse.AbortedTransaction(producer_id=aborted.producer_id, first_offset=aborted.first_offset)
         for aborted in log.aborted_in(offset, end_offset)
     ]
 
@@ -168,7 +169,7 @@ def _aborted(log: Log, offset: int, end_offset: int) -> list[FetchResponse.Abort
 def refusal(index: int, error: Error, version: int) -> PartitionData:
     if error is Error.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_VERSION:
         error = Error.NOT_LEADER_OR_FOLLOWER
-    return PartitionData(
+    return m.FetchResponse.PartitionData(
         partition_index=index,
         error_code=error,
         high_watermark=-1,

@@ -11,10 +11,10 @@ A session speaks of topics by id (version 13 and later) or by name, never both.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.errors import Error
-from headrace.protocol.messages import FetchRequest, FetchResponse
+from headrace.protocol import messages as m
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -29,8 +29,9 @@ _EPOCH_MAX: Final = 2**31 - 1
 Key: TypeAlias = tuple[bytes | str, int]
 """The topic, by what the session calls topics, and the partition."""
 
-PartitionData: TypeAlias = FetchResponse.PartitionData
-Result: TypeAlias = "tuple[FetchedPartition, PartitionData]"
+if TYPE_CHECKING:
+    PartitionData = m.FetchResponse.PartitionData
+    Result = tuple["FetchedPartition", PartitionData]
 
 
 class FetchedPartition:
@@ -49,7 +50,7 @@ class FetchedPartition:
         "topic_id",
     )
 
-    def __init__(self, topic: str, topic_id: bytes, wanted: FetchRequest.FetchPartition) -> None:
+    def __init__(self, topic: str, topic_id: bytes, wanted: m.FetchRequest.FetchPartition) -> None:
         self.topic = topic
         """Empty when the client speaks of topics by id."""
         self.topic_id = topic_id
@@ -58,7 +59,7 @@ class FetchedPartition:
         self.told_log_start_offset = -1
         self.want(wanted)
 
-    def want(self, wanted: FetchRequest.FetchPartition) -> None:
+    def want(self, wanted: m.FetchRequest.FetchPartition) -> None:
         self.fetch_offset = wanted.fetch_offset
         self.max_bytes = wanted.partition_max_bytes
         self.current_leader_epoch = wanted.current_leader_epoch
@@ -139,10 +140,10 @@ class Context:
         context.error = error
         return context
 
-    def reply(self, results: list[Result], *, is_follower: bool = False) -> FetchResponse:
+    def reply(self, results: list[Result], *, is_follower: bool = False) -> m.FetchResponse:
         """The reply to the client, with the results that it has to be told of. Called once."""
         if self.error:
-            return FetchResponse(error_code=self.error, session_id=NO_SESSION)
+            return m.FetchResponse(error_code=self.error, session_id=NO_SESSION)
         session_id = NO_SESSION
         if self._is_full:
             session_id = self._sessions._open(results, self._version, is_follower, self._now_ms)
@@ -150,9 +151,9 @@ class Context:
             session_id = session.id
             if session.epoch != self._expected_epoch:
                 # The same fetch came twice, and the other one was answered: only one of them may count.
-                return FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, session_id=session_id)
+                return m.FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, session_id=session_id)
             results = [result for result in results if self._tell(session, *result)]
-        return FetchResponse(session_id=session_id, responses=_by_topic(results))
+        return m.FetchResponse(session_id=session_id, responses=_by_topic(results))
 
     def _tell(self, session: Session, partition: FetchedPartition, data: PartitionData) -> bool:
         if data.records:
@@ -192,7 +193,7 @@ class Sessions:
     def partition_count(self) -> int:
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def begin(self, request: FetchRequest, version: int, now_ms: int) -> Context:
+    def begin(self, request: m.FetchRequest, version: int, now_ms: int) -> Context:
         """What a fetch asks for, by itself or with what its session knows."""
         epoch = request.session_epoch
         if epoch in (INITIAL_EPOCH, FINAL_EPOCH):
@@ -298,7 +299,7 @@ def _weight(session: Session) -> tuple[bool, int, int]:
     return session.is_follower, len(session.partitions), session.id
 
 
-def _wanted(request: FetchRequest, version: int) -> dict[Key, FetchedPartition]:
+def _wanted(request: m.FetchRequest, version: int) -> dict[Key, FetchedPartition]:
     """The partitions of a request. Of one that is named twice the last counts, at the place of the first."""
     by_id = version >= TOPIC_ID_VERSION
     wanted: dict[Key, FetchedPartition] = {}
@@ -320,22 +321,22 @@ def _take_over(session: Session, wanted: dict[Key, FetchedPartition]) -> None:
             known.fetcher_log_start_offset = partition.fetcher_log_start_offset
 
 
-def _forget(session: Session, topics: list[FetchRequest.ForgottenTopic]) -> None:
+def _forget(session: Session, topics: list[m.FetchRequest.ForgottenTopic]) -> None:
     for topic in topics:
         name = topic.topic_id if session.uses_topic_ids else topic.topic
         for index in topic.partitions:
             session.partitions.pop((name, index), None)
 
 
-def _by_topic(results: list[Result]) -> list[FetchResponse.FetchableTopicResponse]:
+def _by_topic(results: list[Result]) -> list[m.FetchResponse.FetchableTopicResponse]:
     """Grouped by topic where neighbours are of one, in the order that they have."""
-    topics: list[FetchResponse.FetchableTopicResponse] = []
+    topics: list[m.FetchResponse.FetchableTopicResponse] = []
     last: tuple[str, bytes] | None = None
     for partition, data in results:
         topic = (partition.topic, partition.topic_id)
         if topic != last:
             topics.append(
-                FetchResponse.FetchableTopicResponse(
+                m.FetchResponse.FetchableTopicResponse(
                     topic=partition.topic, topic_id=partition.topic_id, partitions=[data]
                 )
             )

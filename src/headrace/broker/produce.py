@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from headrace.broker.produce_reply import Answer, HeldBatch, PendingReply, Waiting
+from headrace.broker.produce_reply import HeldBatch, PendingReply
 from headrace.broker.produce_transactional import Verifier, producer_of, verification_of, verify
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
@@ -26,6 +26,9 @@ from headrace.replica.partition import Partition
 from headrace.replica.waits import Waits
 from headrace.storage.append import Appended, Prepared
 from headrace.storage.workers import Workers
+
+if TYPE_CHECKING:
+    from headrace.broker.produce_reply import Answer, Waiting
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from headrace.errors import Error, Refused
 from headrace.net.connection import Connection, Slot
@@ -23,9 +23,9 @@ from headrace.storage.verification import Verification
 if TYPE_CHECKING:
     from headrace.broker.produce import Produce
 
-Answer: TypeAlias = m.ProduceResponse.PartitionProduceResponse
-Waiting: TypeAlias = tuple[Partition, Appended, Answer]
-"""What was appended and does not count yet, and its part of the reply."""
+    Answer = m.ProduceResponse.PartitionProduceResponse
+    Waiting = tuple[Partition, Appended, Answer]
+    """What was appended and does not count yet, and its part of the reply."""
 
 
 class HeldBatch:

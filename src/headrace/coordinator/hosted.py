@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol
 
 from headrace.coordinator.loading import Loading
-from headrace.coordinator.shard import Effect, Outcome, ProducerStamp, Reply, Shard, StateRecord, Timers
+from headrace.coordinator.shard import Effect, Operation, Outcome, ProducerStamp, Reply, S, StateRecord, Timers
 from headrace.coordinator.slices import Slices
 from headrace.coordinator.timers import ShardTimers
 from headrace.errors import Error, Refused
@@ -39,8 +39,6 @@ _BATCH_OVERHEAD_BYTES: Final = 61
 _RECORD_OVERHEAD_BYTES: Final = 32
 """At least what the lengths, the deltas and the attributes of a record take."""
 
-S = TypeVar("S", bound=Shard)
-Operation = Callable[[S, int], Outcome]
 Batch = tuple[ProducerStamp | None, list[tuple[bytes | None, bytes | None, tuple[()], int]]]
 
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any, Final, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
 
-from headrace.coordinator.hosted import HostedShard, Operation, S
-from headrace.coordinator.shard import Effect, ProducerStamp, Reply, Timers
+from headrace.coordinator.shard import Effect, Operation, ProducerStamp, Reply, S, Timers
 from headrace.coordinator.slices import Slices
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS, fits_key, partition_for, partitions_of
 from headrace.errors import Error
@@ -24,6 +23,9 @@ from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.storage.append import Appended
 from headrace.storage.workers import Workers
+
+if TYPE_CHECKING:
+    from headrace.coordinator.hosted import HostedShard
 
 logger = logging.getLogger(__name__)
 
@@ -202,6 +204,8 @@ class Runtime(Generic[S]):
     def _elect(self, index: int, is_leader: bool) -> None:
         hosted = self._hosted.get(index)
         if is_leader and hosted is None:
+            from headrace.coordinator.hosted import HostedShard  # with the first: a node may never have one
+
             # A new epoch of a leader that stays changes nothing: nobody else has written meanwhile.
             self._hosted[index] = hosted = HostedShard(self, index)
             self.slices.add(hosted.load_soon())

@@ -15,7 +15,7 @@ Shards are pure: the time comes with each call, timers are events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from headrace.errors import Error
 from headrace.metadata.delta import Delta
@@ -100,3 +100,8 @@ class Shard(Protocol):
 
     def unloaded(self, now_ms: int) -> Outcome:
         """Another node leads the partition now: replies only, for whoever waits (NOT_COORDINATOR)."""
+
+
+S = TypeVar("S", bound=Shard)
+Operation = Callable[[S, int], Outcome]
+"""What a shard is asked, at a time in milliseconds."""

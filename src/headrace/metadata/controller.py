@@ -9,21 +9,16 @@ leadership, tells it by `appended`, and answers when they are committed: nothing
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from headrace.config import NodeConfig
 from headrace.errors import Error, Refused
 from headrace.metadata.brokers import Brokers, applied, check_features
 from headrace.metadata.collisions import Collisions
-from headrace.metadata.configs import Configs
 from headrace.metadata.delta import Delta
-from headrace.metadata.directories import assign_replicas
 from headrace.metadata.dynamic import Dynamic
-from headrace.metadata.elections import elect_leaders
-from headrace.metadata.feature_updates import update_features
 from headrace.metadata.features import BOOTSTRAP, METADATA_VERSION
 from headrace.metadata.image import Image
-from headrace.metadata.reassignments import alter_reassignments
 from headrace.metadata.refusals import refusal
 from headrace.metadata.sessions import Sessions
 from headrace.metadata.snapshot import Versioned, controller_record
@@ -32,6 +27,9 @@ from headrace.named_tuple import NamedTuple
 from headrace.plain import field, plain_frozen, replace
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
+
+if TYPE_CHECKING:
+    from headrace.metadata.configs import Configs
 
 PRODUCER_IDS_A_BLOCK: Final = 1000
 PRODUCER_ID_MAX: Final = 2**63 - 1
@@ -173,15 +171,23 @@ class Controller:
         return self._topics().grow(request)
 
     def _elect_leaders(self, request: m.ElectLeadersRequest, next_offset: int, now_ms: int) -> object:
+        from headrace.metadata.elections import elect_leaders  # here, as others below: a start needs none of them
+
         return elect_leaders(self._active_image(), request)
 
     def _reassign(self, request: m.AlterPartitionReassignmentsRequest, next_offset: int, now_ms: int) -> object:
+        from headrace.metadata.reassignments import alter_reassignments
+
         return alter_reassignments(self._active_image(), request)
 
     def _update_features(self, request: m.UpdateFeaturesRequest, next_offset: int, now_ms: int) -> object:
+        from headrace.metadata.feature_updates import update_features
+
         return update_features(self._active_image(), request)
 
     def _assign_replicas(self, request: m.AssignReplicasToDirsRequest, next_offset: int, now_ms: int) -> object:
+        from headrace.metadata.directories import assign_replicas
+
         broker = self._brokers(now_ms).check_epoch(request.broker_id, request.broker_epoch)
         return assign_replicas(self._active_image(), broker, request)
 
@@ -233,6 +239,8 @@ class Controller:
         return Topics(image, defaults, self._new_id, self._choose, self._collisions)
 
     def _configs(self) -> Configs:
+        from headrace.metadata.configs import Configs
+
         image = self._active_image()
         self._dynamic.follow(image)
         return Configs(image, self._dynamic)

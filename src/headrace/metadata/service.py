@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from headrace.config import NodeConfig
 from headrace.config.quorum import QuorumConfig
@@ -21,7 +21,6 @@ from headrace.metadata.features import METADATA_VERSION, SUPPORTED, unsupported
 from headrace.metadata.image import Endpoint
 from headrace.metadata.leadership import RESERVED_DIRECTORIES
 from headrace.metadata.loader import Loader
-from headrace.metadata.quorum_view import describe_quorum
 from headrace.metadata.refusals import refusal
 from headrace.metadata.sessions import NEVER_MS
 from headrace.metadata.snapshot import Versioned
@@ -321,8 +320,11 @@ class MetadataService:
         if not self._leads():
             replied(refusal(request, Refused(Error.NOT_CONTROLLER, _NOT_CONTROLLER)))
             return
-        if isinstance(request, m.DescribeQuorumRequest):  # which no image knows
-            replied(describe_quorum(self.driver.node, request, self._ports.now_ms()))
+        if request.shape.name == "DescribeQuorumRequest":  # which no image knows
+            from headrace.metadata.quorum_view import describe_quorum
+
+            asked = cast("m.DescribeQuorumRequest", request)
+            replied(describe_quorum(self.driver.node, asked, self._ports.now_ms()))
             return
         decision = self._controller.decide(request, self.driver.node.history.end_offset, self._ports.now_ms())
         try:
