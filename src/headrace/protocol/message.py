@@ -107,11 +107,24 @@ def _make_class(shape: Shape, struct: Struct, qualified_name: str, made: dict[st
 
 
 def _first_init(struct: Struct, made: dict[str, type[Message]]) -> Callable[..., None]:
-    """Makes the real one when the first message of the class is made: a start needs many classes and few of these."""
+    """Fills the first message of the class field by field: a start has one of many, sooner than it is compiled."""
 
     def __init__(self: Message, **values: Any) -> None:
-        message = made[struct.name]
-        message.__init__ = _make_init(struct, made)  # type: ignore[method-assign]
+        message: Any = made[struct.name]
+        message.__init__ = second
+        if not values.keys() <= set(self.__slots__):
+            second(self, **values)  # which says what is wrong
+            return
+        self.unknown_tags = None
+        for field in struct.fields:
+            value = values.get(field.name, field.default)
+            if value is FRESH:
+                value = [] if field.is_array else made[field.type]()
+            setattr(self, field.name, value)
+
+    def second(self: Message, **values: Any) -> None:
+        message: Any = made[struct.name]
+        message.__init__ = _make_init(struct, made)
         message.__init__(self, **values)
 
     return __init__
