@@ -21,8 +21,9 @@ from headrace.cli.log_values import NO_TOPIC, STATE_TOPICS, Format
 from headrace.cli.sheet import Sheet, Wishes
 from headrace.cli.sheet_files import open_sheet
 from headrace.errors import HeadraceError
-from headrace.storage.inventory import Inventory, is_log_directory, is_partition_folder, take_inventory
+from headrace.storage.inventory import Inventory, is_log_directory, take_inventory
 from headrace.storage.local_disk import LocalDisk
+from headrace.storage.partition_folder import is_partition_folder
 from headrace.storage.statistics import Statistics, statistics
 from headrace.storage.verify import verify
 

@@ -13,6 +13,7 @@ from headrace.storage.closed_logs import CLOSED_LOGS
 from headrace.storage.disk import LOCK_FILE, TEMPORARY_SUFFIX, Disk, FileStat, FileVanished
 from headrace.storage.identity import META_PROPERTIES, PARTITION_METADATA
 from headrace.storage.names import Folder
+from headrace.storage.partition_folder import is_partition_folder
 from headrace.storage.truncation_point import TRUNCATION_POINT
 
 QUORUM_STATE: Final = "quorum-state"
@@ -233,14 +234,6 @@ def take_partition(disk: Disk, folder: str) -> PartitionFiles:
         else:
             partition.orphans += [segment.name(suffix) for suffix in segment.sizes]
     return partition
-
-
-def is_partition_folder(found: dict[str, FileStat]) -> bool:
-    """A folder that has segments, or that nothing but a partition's folder could be."""
-    return any(
-        not stat.is_directory and (name.endswith((names.LOG, ".timeindex")) or name == PARTITION_METADATA)
-        for name, stat in found.items()
-    )
 
 
 def is_log_directory(disk: Disk, found: dict[str, FileStat]) -> bool:

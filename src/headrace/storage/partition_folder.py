@@ -6,11 +6,19 @@ import logging
 from contextlib import suppress
 
 from headrace.storage import names
-from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, FileVanished
+from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, FileStat, FileVanished
 from headrace.storage.identity import PARTITION_METADATA, WrongDirectory, encode_topic_id, read_topic_id
 from headrace.storage.scan import CHUNK_BYTES, is_zeros
 
 logger = logging.getLogger(__name__)
+
+
+def is_partition_folder(found: dict[str, FileStat]) -> bool:
+    """A folder that has segments, or that nothing but a partition's folder could be."""
+    return any(
+        not stat.is_directory and (name.endswith((names.LOG, ".timeindex")) or name == PARTITION_METADATA)
+        for name, stat in found.items()
+    )
 
 
 def put_topic_id(disk: Disk, folder: str, topic_id: bytes) -> None:
