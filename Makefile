@@ -45,8 +45,9 @@ docs: setup ## Make the generated pages of the docs again
 	$(BIN)/python -m headrace.config.page > docs/settings.md
 	$(BIN)/python -m headrace.metrics.page > docs/metrics.md
 
-stubs: setup ## Make the typed stub of the messages again
+stubs: setup ## Make again what is generated from the shapes of messages
 	$(BIN)/python -m headrace.protocol.stubs
+	$(BIN)/python -m headrace.protocol.keep
 
 site: setup ## Render the docs as a web site in build/site
 	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[docs]'

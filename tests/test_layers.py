@@ -78,7 +78,8 @@ PURE = (
     "coordinator/transactions",
     "storage/verification",
 )
-TOOLS = ("protocol/stubs",)  # commands of ours that live beside what they write, and that nothing imports
+# Commands of ours that live beside what they write, and that nothing imports.
+TOOLS = ("protocol/keep", "protocol/stubs")
 IMPURE = {
     "asyncio",
     "concurrent",

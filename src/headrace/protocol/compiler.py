@@ -9,12 +9,17 @@ found out afterwards, by `explain`.
     decode(data, position, end, elements) -> (message, position)
 """
 
+from __future__ import annotations
+
 import struct as struct_module
+from binascii import crc32
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias
+from types import FunctionType
+from typing import Any, ClassVar, Final, TypeAlias
 
 from headrace.protocol import wire
+from headrace.protocol.kept_codecs import KEPT
 from headrace.protocol.message import Message
 from headrace.protocol.shape import FRESH, NEVER, Field, Shape, Struct
 
@@ -36,15 +41,18 @@ FORMATS: Final = {
 
 
 def compile_encoder(message: type[Message], version: int) -> Encoder:
-    source = _EncoderSource(message, version)
-    encoder: Encoder = source.compile("encode")
+    encoder: Encoder = _EncoderSource(message, version).compile()
     return encoder
 
 
 def compile_decoder(message: type[Message], version: int) -> Decoder:
-    source = _DecoderSource(message, version)
-    decoder: Decoder = source.compile("decode")
+    decoder: Decoder = _DecoderSource(message, version).compile()
     return decoder
+
+
+def sources(message: type[Message], version: int) -> tuple[Source, Source]:
+    """What its encoder and its decoder are compiled from."""
+    return _EncoderSource(message, version), _DecoderSource(message, version)
 
 
 def has_records(struct: Struct, version: int) -> bool:
@@ -76,8 +84,10 @@ def field_size_min(field: Field, version: int, flexible: bool) -> int:
     return 1 if flexible else 2 if field.type == "string" else 4
 
 
-class _Source:
+class Source:
     """Lines of a function in the making, and the objects that it names."""
+
+    function: ClassVar[str]
 
     def __init__(self, message: type[Message], version: int) -> None:
         self.message = message
@@ -89,10 +99,24 @@ class _Source:
         self.depth = 1
         self.names = 0
 
-    def compile(self, name: str) -> Any:
-        text = "\n".join(self.lines)
-        exec(compile(text, f"<{name} {self.shape.name} v{self.version}>", "exec"), self.scope)
-        return self.scope[name]
+    @property
+    def source(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def title(self) -> str:
+        return f"{self.function}_{self.shape.name}_v{self.version}"
+
+    @property
+    def checksum(self) -> int:
+        return crc32(self.source.encode())
+
+    def compile(self) -> Any:
+        checksum, kept = KEPT.get(self.title, (0, None))
+        if kept is not None and checksum == self.checksum:
+            return FunctionType(kept.__code__, self.scope)
+        exec(compile(self.source, f"<{self.title}>", "exec"), self.scope)
+        return self.scope[self.function]
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.depth + text)
@@ -131,7 +155,9 @@ class _Source:
         return row, sorted(tagged, key=lambda field: field.tag or 0), absent
 
 
-class _EncoderSource(_Source):
+class _EncoderSource(Source):
+    function = "encode"
+
     def __init__(self, message: type[Message], version: int) -> None:
         super().__init__(message, version)
         self.scope["write_tags"] = wire.write_tags
@@ -309,7 +335,9 @@ class _EncoderSource(_Source):
         self.out = outer
 
 
-class _DecoderSource(_Source):
+class _DecoderSource(Source):
+    function = "decode"
+
     def __init__(self, message: type[Message], version: int) -> None:
         super().__init__(message, version)
         self.scope |= {
