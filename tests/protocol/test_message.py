@@ -2,10 +2,13 @@
 
 import copy
 import pickle
+from typing import Any
 
 import pytest
 
+from headrace.protocol.message import Message, make_class
 from headrace.protocol.messages import FetchResponse, MetadataRequest, ProduceResponse, RequestHeader
+from headrace.protocol.shape import message_names, shape
 from headrace.protocol.wire import join_tags
 
 
@@ -49,6 +52,28 @@ def test_a_field_that_there_is_not_is_an_error() -> None:
         MetadataRequest(topic="t")  # type: ignore[call-arg]
     with pytest.raises(AttributeError):
         MetadataRequest().topic = "t"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", message_names())
+def test_the_first_message_of_a_class_is_made_as_all_others_are(name: str) -> None:
+    made: Any = make_class(shape(name))
+    with pytest.raises(TypeError, match="'nonsense'"):
+        made(nonsense=1)
+    made = make_class(shape(name))
+    first, others = made(), [made() for _ in range(2)]
+    values = {field: getattr(first, field) for field in made.__slots__}
+    for other in (*others, make_class(shape(name))(**values)):
+        assert repr(other) == repr(first)
+        assert {field: getattr(other, field) for field in made.__slots__ if not _is_message(other, field)} == {
+            field: value for field, value in values.items() if not _is_message(first, field)
+        }
+    for field, value in values.items():
+        if isinstance(value, list) or _is_message(first, field):
+            assert getattr(others[0], field) is not value
+
+
+def _is_message(message: Message, field: str) -> bool:
+    return isinstance(getattr(message, field), Message)
 
 
 def test_messages_can_be_copied_and_pickled() -> None:
