@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+from headrace.broker.node import Node
+from headrace.config import NodeConfig
 from headrace.errors import Error, HeadraceError
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
-from headrace.testing.disk import FaultyDisk
-from tests.broker.nodes import ask, connected, create, run, running
+from headrace.testing.disk import Faults, FaultyDisk
+from tests.broker.nodes import ask, connected, create, memory_ports, run, running
+from tests.broker.test_metrics import values
 from tests.compat.requests import fetch_partition, fetch_request, fetched, produce_request, produced
 
 NOW_MS = 1_700_000_000_000
@@ -60,5 +65,55 @@ def test_hazard_8_a_failed_fsync_of_the_metadata_stops_the_node_with_a_sentence(
             asking.cancel()
             assert isinstance(failure, HeadraceError)
             assert "\n" not in str(failure)
+
+    run(check())
+
+
+@asynccontextmanager
+async def running_on(metadata: FaultyDisk, logs: FaultyDisk) -> AsyncIterator[Node]:
+    ports = memory_ports(metadata)
+    ports.disk_of = {"metadata": metadata, "logs": logs}.__getitem__
+    texts = {
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "http.listen": "127.0.0.1:0",
+        "log.dirs": "metadata,logs",
+        "metadata.log.dir": "metadata",
+    }
+    node = Node(NodeConfig.parse(texts), ports)
+    try:
+        await node.start()
+        yield node
+    finally:
+        await node.stop()
+
+
+def test_hazard_15_a_start_on_a_full_disk_after_a_failed_sync_ends_with_all_logs_without_a_restart() -> None:
+    async def check() -> None:
+        metadata, logs = FaultyDisk(root="/metadata"), FaultyDisk(root="/logs")
+        async with running_on(metadata, logs) as node, connected(node) as peer:
+            topic_id = await create(peer, "orders", 2)
+
+            async def put(value: bytes, partition: int) -> Error:
+                request = produce_request("orders", topic_id, records(value), partition=partition)
+                return Error.of(produced(await ask(peer, request, 9)).error_code)
+
+            for partition in (0, 1):
+                assert await put(b"first", partition) is Error.NONE
+            there = next(partition for partition in (0, 1) if f"orders-{partition}" in logs.names())
+            logs.faults.fail_sync_at = logs.syncs + 1
+            assert await put(b"lost", there) is Error.KAFKA_STORAGE_ERROR
+        metadata, logs = metadata.restart(), logs.restart(faults=Faults(capacity_bytes=0))
+        async with running_on(metadata, logs) as node, connected(node) as peer:
+            assert await put(b"second", 1 - there) is Error.NONE
+            assert await put(b"second", there) is Error.KAFKA_STORAGE_ERROR
+            assert (await values(node))["headrace_offline_partitions",] == 1
+            logs.faults.capacity_bytes = None
+            while await put(b"second", there) is Error.KAFKA_STORAGE_ERROR:
+                await asyncio.sleep(0.1)
+            read = fetched(await ask(peer, fetch_request("orders", topic_id, [fetch_partition(0, there)]), 12))
+            content = bytes(read.records)
+            assert (read.error_code, read.high_watermark) == (Error.NONE, 2)
+            assert (b"first" in content, b"lost" in content, b"second" in content) == (True, False, True)
+            assert (await values(node))["headrace_offline_partitions",] == 0
 
     run(check())

@@ -175,6 +175,7 @@ class Node:
                 random_bytes=ports.random_bytes,
                 flusher_of=self._flusher_of,
                 workers_of=lambda disk: ports.workers_of("checkpoints"),
+                openers_of=lambda disk: ports.workers_of("logs"),
             ),
             Shared(handles, indexes, self._log_options(), settings.of),
             cluster_id=self.cluster_id,
@@ -477,6 +478,9 @@ class Node:
         if self._metadata is not None:
             self._metadata.stop()
         if self._directories is not None:
+            rested = asyncio.Event()
+            self._directories.rest(rested.set)
+            await rested.wait()
             if self._lifecycle is not None and self._lifecycle.epoch >= 0:
                 self._directories.close(self._lifecycle.epoch)
             else:

@@ -135,7 +135,10 @@ class Replicas:
     @property
     def unmade_count(self) -> int:
         """Partitions that could neither be opened nor made."""
-        return sum(len(directory.offline_logs) for directory in self.directories.all) + len(self._failed)
+        found = {key for directory in self.directories.all for key in directory.offline_logs}
+        topics = self.image.topics
+        found |= {(topics[topic_id].name, index) for topic_id, index in self._failed if topic_id in topics}
+        return len(found)
 
     def _look_for(self, topic_id: bytes | None, index: int, name: str | None = None) -> Partition:
         topic = self.image.topics.get(topic_id) if topic_id is not None else None
@@ -165,7 +168,7 @@ class Replicas:
             self._set_strangers_aside(image)
         for topic_id, topic in delta.removed_topics.items():
             for index in topic.partitions:
-                self._drop(topic_id, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+                self._drop(topic_id, topic.name, index, Error.UNKNOWN_TOPIC_OR_PARTITION)
             self.traffic.pop(topic_id, None)
         for topic_id, changed in delta.changed_topics.items():
             topic = image.topics[topic_id]
@@ -180,7 +183,7 @@ class Replicas:
     def _apply_one(self, topic_id: bytes, index: int, state: PartitionState, *, is_old: bool) -> None:
         key = (topic_id, index)
         if self.node_id not in state.replicas:
-            self._drop(topic_id, index, Error.NOT_LEADER_OR_FOLLOWER)
+            self._drop(topic_id, self.image.topics[topic_id].name, index, Error.NOT_LEADER_OR_FOLLOWER)
         elif (partition := self._by_id.get(key)) is not None:
             partition.apply(state, self.node_id)
         elif (
@@ -218,10 +221,13 @@ class Replicas:
             topic = image.topic(log.topic)
             state = None if topic is None or topic.id != log.topic_id else topic.partitions.get(log.partition)
             if state is None or self.node_id not in state.replicas:
-                try:
-                    self.directories.set_aside(log.topic, log.partition)
-                except DiskError as error:
-                    logger.error("%s-%d can't be set aside: %s", log.topic, log.partition, error)
+                self._set_aside(log)
+
+    def _set_aside(self, log: Log) -> None:
+        try:
+            self.directories.set_aside(log.topic, log.partition)
+        except DiskError as error:
+            logger.error("%s-%d can't be set aside: %s", log.topic, log.partition, error)
 
     # ---------------------------------------------------------------------------------------------- making and dropping
 
@@ -252,13 +258,26 @@ class Replicas:
                 topic.name, index, topic_id, None if directory_id == UNASSIGNED_DIRECTORY else directory_id
             )
         except Refused as refused:
-            if key not in self._failed and key not in self._told:
+            # Of what is here and offline the operator was told at the start.
+            is_told = self.directories.why_offline(topic.name, index) is not None
+            if not is_told and key not in self._failed and key not in self._told:
                 logger.error("%s-%d can't be made: %s", topic.name, index, refused)
             self._failed[key] = refused
             raise
         self._missing.pop(key, None)
         self._failed.pop(key, None)
         return self._host(topic_id, log, state)
+
+    def reopened(self, log: Log) -> None:
+        """A log that was here and offline can be used now. If nobody wants it any more, it is set aside."""
+        topic = self.image.topic(log.topic)
+        state = None if topic is None or topic.id != log.topic_id else topic.partitions.get(log.partition)
+        if topic is None or state is None or self.node_id not in state.replicas:
+            self._set_aside(log)
+            return
+        self._missing.pop((topic.id, log.partition), None)
+        self._failed.pop((topic.id, log.partition), None)
+        self._host(topic.id, log, state)
 
     def _require_all_directories(self, topic: str, index: int) -> None:
         """What is not here may be in a directory that is not online, and an empty log would take its place."""
@@ -295,12 +314,15 @@ class Replicas:
         self._told, self._failed = self._failed, {}
         self._make_soon()
 
-    def _drop(self, topic_id: bytes, index: int, error: Error) -> None:
+    def _drop(self, topic_id: bytes, topic: str, index: int, error: Error) -> None:
         key = (topic_id, index)
         self._missing.pop(key, None)
         self._failed.pop(key, None)
         partition = self._by_id.pop(key, None)
         if partition is None:
+            if self.directories.why_offline(topic, index) is not None:
+                self.directories.give_up(topic, index, topic_id)
+                self.on_deleted(0)
             return
         self._partitions.pop((partition.topic, index), None)
         self._flushing_soon.pop(partition, None)

@@ -1,4 +1,4 @@
-"""Looking after the logs: retention, checkpoints, flush.ms, producers that expired, compaction.
+"""Looking after the logs: retention, checkpoints, flush.ms, expired producers, compaction, logs that wait to be opened.
 
 Each goes over many logs, so it goes in steps with a turn of the loop in between, and only when it is through does the
 time to the next one begin.
@@ -14,6 +14,7 @@ from headrace.config import StorageConfig
 from headrace.config.setting import INT64_MAX
 from headrace.errors import HeadraceError
 from headrace.replica.manager import Replicas
+from headrace.replica.reopenings import Reopenings
 from headrace.replica.topic_settings import TopicSettings
 from headrace.replica.waits import Wait, Waits
 
@@ -35,6 +36,7 @@ class Upkeep:
         "_flush_pause_ms",
         "_is_removing",
         "_is_stopped",
+        "_reopenings",
         "_replicas",
         "_settings",
         "_waits",
@@ -50,6 +52,7 @@ class Upkeep:
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._replicas = replicas
+        self._reopenings = Reopenings(replicas)
         self._settings = settings
         self._config = config
         self._waits = waits
@@ -79,6 +82,7 @@ class Upkeep:
             self._checkpoint,
         )
         self._check_flushes()
+        self._reopenings.start()
         if self._replicas.cleaner is not None:
             self._replicas.cleaner.poll()
 
@@ -89,6 +93,7 @@ class Upkeep:
     def stop(self) -> None:
         """Begins nothing any more; what is under way ends at its next step."""
         self._is_stopped = True
+        self._reopenings.stop()
 
     # ------------------------------------------------------------------------------------------------------ what is due
 

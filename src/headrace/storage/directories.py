@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage.checkpoint import TopicPartition
@@ -129,34 +130,40 @@ class Directories:
         touched.
         """
         for directory in self.all:
-            for key, log in list(directory.logs.items()):
-                other = self._where.get(key)
-                if other is None:
-                    self._where[key] = directory
-                elif None is not other.logs[key].topic_id != log.topic_id is not None:
-                    wanted = topic_id_of(log.topic)
-                    if wanted == other.logs[key].topic_id:
-                        directory.set_aside(log)
-                        continue
-                    if wanted == log.topic_id:
-                        other.set_aside(other.logs[key])
-                        self._where[key] = directory
-                        continue
-                    found = [found.disk.full_path(found.logs[key].place.folder) for found in (other, directory)]
-                    error = WrongDirectory(
-                        f"{found[0]} and {found[1]} are of different topics with one name; "
-                        "move the one that is not wanted out of its log directory, then restart the node"
-                    )
-                    other.take_offline(other.logs[key], error)
-                    directory.take_offline(log, error)
-                    del self._where[key]
-                elif other.logs[key].log_end_offset >= log.log_end_offset:
-                    _start_with(other.logs[key], log)
-                    directory.delete(log)
-                else:
-                    _start_with(log, other.logs[key])
-                    other.delete(other.logs[key])
-                    self._where[key] = directory
+            for key in list(directory.logs):
+                self._find(key, directory, topic_id_of)
+
+    def _find(self, key: TopicPartition, directory: LogDirectory, topic_id_of: Callable[[str], bytes | None]) -> None:
+        """Of one log that is open in a directory."""
+        if self.awaits(*key):
+            return  # the one that can't be opened yet may have more
+        log, other = directory.logs[key], self._where.get(key)
+        if other is None:
+            self._where[key] = directory
+        elif None is not other.logs[key].topic_id != log.topic_id is not None:
+            wanted = topic_id_of(log.topic)
+            if wanted == other.logs[key].topic_id:
+                directory.set_aside(log)
+                return
+            if wanted == log.topic_id:
+                other.set_aside(other.logs[key])
+                self._where[key] = directory
+                return
+            found = [found.disk.full_path(found.logs[key].place.folder) for found in (other, directory)]
+            error = WrongDirectory(
+                f"{found[0]} and {found[1]} are of different topics with one name; "
+                "move the one that is not wanted out of its log directory, then restart the node"
+            )
+            other.take_offline(other.logs[key], error)
+            directory.take_offline(log, error)
+            del self._where[key]
+        elif other.logs[key].log_end_offset >= log.log_end_offset:
+            _start_with(other.logs[key], log)
+            directory.delete(log)
+        else:
+            _start_with(log, other.logs[key])
+            other.delete(other.logs[key])
+            self._where[key] = directory
 
     # --------------------------------------------------------------------------------------------------- what is there
 
@@ -177,7 +184,11 @@ class Directories:
         directory = self._where.get(key)
         if directory is not None:
             return directory.offline or directory.logs[key].offline
-        return next((found.offline_logs[key] for found in self.all if key in found.offline_logs), None)
+        return next((found.offline_logs[key].why for found in self.all if key in found.offline_logs), None)
+
+    def awaits(self, topic: str, partition: int) -> bool:
+        """A partition that is here could not be opened, for a reason that passes."""
+        return any(found.awaits((topic, partition)) for found in self.all)
 
     def logs(self) -> Iterator[Log]:
         for directory in self.all:
@@ -187,6 +198,15 @@ class Directories:
 
     def create(self, topic: str, partition: int, topic_id: bytes, directory_id: bytes | None = None) -> Log:
         """A new log, in the directory that was asked for or in the one with the fewest. Raises Refused."""
+        if self.awaits(topic, partition):
+            raise Refused(
+                Error.KAFKA_STORAGE_ERROR,
+                f"{topic}-{partition} can't be opened yet: {self.why_offline(topic, partition)}",
+            )
+        if any((topic, partition) in found.logs for found in self.all):
+            raise Refused(
+                Error.KAFKA_STORAGE_ERROR, f"{topic}-{partition} is in two log directories; restart the node."
+            )
         online = self.online
         if directory_id is not None:
             online = [directory for directory in online if directory.id == directory_id]
@@ -217,6 +237,51 @@ class Directories:
         """Gives up a partition that the node was not meant to have, and keeps its files."""
         directory = self._where.pop((topic, partition))
         directory.set_aside(directory.logs[topic, partition])
+
+    def give_up(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """Gives up a partition that is nowhere in service; what is here of it and offline goes."""
+        if (topic, partition) not in self._where:
+            for directory in self.online:
+                directory.give_up(topic, partition, topic_id)
+
+    # ------------------------------------------------------------------------------------------------ opening once more
+
+    def reopen(
+        self,
+        directory: LogDirectory,
+        topic_id_of: Callable[[str], bytes | None],
+        done: Callable[[Log | None, HeadraceError | None], None],
+    ) -> None:
+        """Tries the next log of a directory that `awaits_logs`. `done` hears which can be used now, and what failed.
+
+        Where a partition is twice, in two directories, neither can be used before both are open.
+        """
+
+        def tried(key: TopicPartition, error: HeadraceError | None) -> None:
+            try:
+                for found in self.all:
+                    if key in found.logs and self._where.get(key) is not found:
+                        self._find(key, found, topic_id_of)
+            except DiskError as failure:  # the one that is in its place by now may be the wrong one
+                self._where.pop(key, None)
+                logger.error("%s-%d is in two log directories, and offline until a restart: %s", *key, failure)
+            done(self.log(*key), error)
+
+        directory.reopen(tried)
+
+    def rest(self, done: Callable[[], None]) -> None:
+        """Opens nothing any more, and calls `done` when no worker has anything of the directories in hand."""
+        waiting = list(self.all)
+        if not waiting:
+            done()
+
+        def rested(directory: LogDirectory) -> None:
+            waiting.remove(directory)
+            if not waiting:
+                done()
+
+        for directory in list(self.all):
+            directory.rest(partial(rested, directory))
 
     # ---------------------------------------------------------------------------------------------------------- moving
 

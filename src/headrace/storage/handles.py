@@ -55,6 +55,10 @@ class Handles:
         self._ring.append(owner)
         return file
 
+    def close(self) -> None:
+        """Closes all files. Their owners open them again, by these or by others."""
+        self._shrink(0)
+
     def _grow(self) -> None:
         """An eighth more each time that as many were opened as there may be: who used them up may be gone."""
         self._opened += 1

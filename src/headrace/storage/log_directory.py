@@ -8,7 +8,7 @@ the whole directory goes offline, and the directories beside it do not (hazard 8
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
 from headrace.config import LogConfig
@@ -26,27 +26,27 @@ from headrace.storage.checkpoint import (
 )
 from headrace.storage.clean_shutdown import write_clean_shutdown
 from headrace.storage.closed_logs import ClosedLog, write_closed_logs
-from headrace.storage.disk import Disk, DiskError, Lock, SyncFailed
+from headrace.storage.disk import Disk, DiskError, DiskFull, Lock, SyncFailed
 from headrace.storage.flush import SyncsFiles
 from headrace.storage.handles import Handles
 from headrace.storage.identity import (
     PARTITION_METADATA,
     MetaProperties,
     WrongDirectory,
-    encode_topic_id,
     is_topic_id_cut,
     read_topic_id,
 )
 from headrace.storage.index import IndexCache
-from headrace.storage.inventory import is_partition_folder
-from headrace.storage.last_stop import SYNC_FAILED, LastStop
+from headrace.storage.last_stop import CHECKPOINTS, SYNC_FAILED, LastStop
 from headrace.storage.log import Log
 from headrace.storage.log_options import LogOptions
 from headrace.storage.names import Fate
-from headrace.storage.partition_folder import is_unmade, mend_topic_id, put_topic_id, remove_folder
+from headrace.storage.opening import make_durable, open_in
+from headrace.storage.partition_folder import is_partition_folder, is_unmade, put_topic_id, remove_folder
 from headrace.storage.place import Place
 from headrace.storage.progress import Progress
-from headrace.storage.recovery import Saved, open_log
+from headrace.storage.recovery import Saved
+from headrace.storage.reopening import OfflineLog, Reopening
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -62,6 +62,8 @@ class Ports:
     """Makes the flusher of a disk; it calls the second when a sync failed."""
     workers_of: Callable[[Disk], Workers]
     """Runs what blocks for a disk: the checkpoints."""
+    openers_of: Callable[[Disk], Workers] | None = None
+    """Runs what may block for long: a log is opened while others are in use. Those of the checkpoints without."""
 
 
 @plain
@@ -79,13 +81,12 @@ class LogDirectory:
     __slots__ = (
         "_flusher",
         "_is_writing",
-        "_kept",
-        "_kept_closed",
         "_lock",
-        "_lost_sync",
         "_offline",
         "_on_offline",
         "_ports",
+        "_reopening",
+        "_resting",
         "_shared",
         "_waiting",
         "_workers",
@@ -116,14 +117,10 @@ class LogDirectory:
         self._waiting: list[Callable[[BaseException | None], None]] = []
         """Who wants to hear of the next checkpoint."""
         self.logs: dict[TopicPartition, Log] = {}
-        self.offline_logs: dict[TopicPartition, HeadraceError] = {}
-        """Partitions that could not be opened, and why."""
-        self._kept: dict[str, dict[TopicPartition, int]] = {}
-        """What the checkpoints said of those, which stays so."""
-        self._kept_closed: dict[TopicPartition, ClosedLog] = {}
-        """What the last clean stop left of those."""
-        self._lost_sync: set[TopicPartition] = set()
-        """Those of them of which a sync may have failed before."""
+        self._resting: list[Callable[[], None]] = []
+        """Who wants to hear that no worker has anything of this directory in hand."""
+        self.offline_logs: dict[TopicPartition, OfflineLog] = {}
+        """Partitions that could not be opened. Those that wait for room are tried in this order."""
         self.doomed: list[tuple[int, str]] = []
         """Folders of deleted partitions, and when they go."""
         self._offline: HeadraceError | None = None
@@ -140,6 +137,15 @@ class LogDirectory:
             raise
         self._flusher = ports.flusher_of(disk, self.go_offline)
         self._workers = ports.workers_of(disk)
+        self._reopening = Reopening(
+            disk,
+            shared,
+            self._flusher,
+            self._workers if ports.openers_of is None else ports.openers_of(disk),
+            ports.now_ms,
+            offline=self.offline_logs,
+            logs=self.logs,
+        )
         disk.on_offline = self._sync_failed
 
     def _identify(self, cluster_id: str, node_id: int) -> bytes:
@@ -195,12 +201,11 @@ class LogDirectory:
             except SyncFailed:
                 raise
             except HeadraceError as error:
-                logger.error("%s-%d is offline: %s", *key, error)
-                self.offline_logs[key] = error
-                if saved.lost_sync:
-                    self._lost_sync.add(key)
-                if closed is not None:
-                    self._kept_closed[key] = closed
+                offline = self.offline_logs[key] = OfflineLog(error, saved)
+                if offline.is_awaited:
+                    logger.error("%s-%d is offline as long as this lasts: %s", *key, error)
+                else:
+                    logger.error("%s-%d is offline: %s", *key, error)
             else:
                 self.logs[key] = log
                 has_less = (
@@ -211,40 +216,22 @@ class LogDirectory:
             finally:
                 if progress is not None:
                     progress.opened()
-        self._kept = {
-            name: {key: offset for key, offset in offsets.items() if key in self.offline_logs}
-            for name, offsets in stop.offsets.items()
-        }
-        if not (has_less or stop.not_closed.keys() - self.offline_logs.keys()):
+        if not (has_less or stop.not_closed.keys() - self.offline_logs.keys() or self.awaits_logs):
             self.clean_broker_epoch = stop.broker_epoch
         if stop.lost_sync and disk.offline is None:
-            if self._lost_sync:
-                write_offsets(disk, NOT_CLOSED, stop.not_closed | dict.fromkeys(self._lost_sync, 1))
-            disk.remove(SYNC_FAILED)
+            # Without room for the names, the marker says it of all of them until there is, or until the next start.
+            with suppress(DiskFull):
+                self._sync_was_lost(stop.not_closed)
         unclean = [key for key in self.logs if not stop.is_clean or key in stop.not_closed]
         due = [key for key, log in self.logs.items() if log.unsynced.is_due]
-        self._make_durable([self.logs[key] for key in dict.fromkeys(unclean + due)])
+        make_durable(disk, [self.logs[key] for key in dict.fromkeys(unclean + due)])
 
-    def _make_durable(self, logs: list[Log]) -> None:
-        """What a start found or made anew, and what the life before made and did not sync: names of files and folders.
-
-        All at once and on the spot: who has thousands of logs can't have all their files open until a group is through.
-        """
-        if not logs:
-            return
-        disk = self.disk
-        with_epochs = [log for log in logs if log.unsynced.put_epochs()]
-        if not disk.sync_all():
-            for log in logs:
-                names_of_log = [log.segments.active.name + names.LOG, PARTITION_METADATA]
-                log.sync_now(names_of_log + log.unsynced.epochs_on_their_way)
-        for log in with_epochs:
-            log.unsynced.take_epochs()
-        if with_epochs and not disk.sync_all():
-            for log in with_epochs:
-                disk.sync_directory(log.place.folder)
-        for log in logs:
-            log.unsynced.all_is_durable(log.log_end_offset)
+    def _sync_was_lost(self, not_closed: Mapping[TopicPartition, int]) -> None:
+        """What is open was read from the device. What is not is written down, and the marker has done its work."""
+        lost = {key: 1 for key, found in self.offline_logs.items() if found.saved.lost_sync}
+        if lost:
+            write_offsets(self.disk, NOT_CLOSED, {**not_closed, **lost})
+        self.disk.remove(SYNC_FAILED)
 
     def _folders(self) -> Iterator[tuple[TopicPartition, str]]:
         """Those of partitions. What was deleted is removed, and so is a copy that was on its way: it begins anew."""
@@ -263,27 +250,16 @@ class LogDirectory:
         self, key: TopicPartition, folder: str, saved: Saved, now_ms: int, advanced: Callable[[int], None] | None = None
     ) -> Log:
         shared = self._shared
-        topic_id, is_mended = mend_topic_id(self.disk, folder, None if saved.closed is None else saved.closed.topic_id)
-        log = open_log(
+        return open_in(
             Place(self.disk, folder, shared.handles, shared.indexes),
-            *key,
+            key,
             shared.config_of(key[0]),
             shared.options,
             self._flusher,
             saved=saved,
             now_ms=now_ms,
-            topic_id=topic_id,
             advanced=advanced,
         )
-        if saved.lost_sync:
-            # Memory may show what the device never got (hazard 8), of the small files too: they are written anew.
-            log.epochs.is_dirty = True
-            if topic_id is not None:
-                self.disk.replace(f"{folder}/{PARTITION_METADATA}", encode_topic_id(topic_id))
-        if is_mended:
-            log.place.names_changed = True
-            log.unsynced.wrote([PARTITION_METADATA], with_batches=True)
-        return log
 
     # -------------------------------------------------------------------------------------------- making and removing
 
@@ -321,8 +297,8 @@ class LogDirectory:
         replica that has everything: Refused.
         """
         key, folder = (topic, partition), names.folder_name(topic, partition)
-        why = self.offline_logs.get(key)
-        if why is None and not self.disk.exists(folder):
+        offline = self.offline_logs.get(key)
+        if offline is None and not self.disk.exists(folder):
             return
         try:
             found = read_topic_id(self.disk, folder)
@@ -330,7 +306,7 @@ class LogDirectory:
             found = None
         if found is not None and found != topic_id:
             self._set_aside(key, folder, "is of a topic that is no more")
-        elif why is None and is_unmade(self.disk, folder):
+        elif offline is None and is_unmade(self.disk, folder):
             remove_folder(self.disk, folder)
         elif self._was_never_flushed(key, folder, topic_id):
             self._set_aside(key, folder, "lost power before its first flush, and its topic id with it")
@@ -338,13 +314,14 @@ class LogDirectory:
             raise Refused(
                 Error.KAFKA_STORAGE_ERROR,
                 f"{self.disk.full_path(folder)} is there and can't be used"
-                + (f" ({why})" if why is not None else "")
+                + (f" ({offline.why})" if offline is not None else "")
                 + "; mend it or move it out of the log directory, then restart the node",
             )
 
     def _was_never_flushed(self, key: TopicPartition, folder: str, topic_id: bytes) -> bool:
         """Its topic id is cut short. It becomes durable with the first flush, so that there has been none."""
-        if self._kept_closed.get(key) is not None or self._kept.get(RECOVERY_POINTS, {}).get(key):
+        offline = self.offline_logs.get(key)
+        if offline is not None and (offline.saved.closed is not None or offline.saved.recovery_point):
             return False
         return is_topic_id_cut(self.disk, folder, topic_id)
 
@@ -353,9 +330,6 @@ class LogDirectory:
         self.disk.rename(folder, stray)
         self._flusher.sync_names("")
         self.offline_logs.pop(key, None)
-        for offsets in self._kept.values():
-            offsets.pop(key, None)
-        self._kept_closed.pop(key, None)
         logger.warning("%s %s; its files are left in %s", folder, why, self.disk.full_path(stray))
 
     def adopt(self, log: Log) -> None:
@@ -396,13 +370,70 @@ class LogDirectory:
     def take_offline(self, log: Log, error: HeadraceError) -> None:
         """Serves a log no longer that was opened, and leaves its files as they are."""
         key = (log.topic, log.partition)
-        for name, offsets in self._checkpoints().items():
-            if key in offsets:
-                self._kept.setdefault(name, {})[key] = offsets[key]
+        offsets = self._checkpoints()
+        point, start, mark, cleaned = (offsets[name].get(key, 0) for name in CHECKPOINTS)
         del self.logs[key]
         log.close()
         logger.error("%s-%d is offline: %s", *key, error)
-        self.offline_logs[key] = error
+        self.offline_logs[key] = OfflineLog(error, Saved(False, point, start, mark, cleaned))
+
+    # ---------------------------------------------------------------------------------------------- opening once more
+
+    @property
+    def awaits_logs(self) -> bool:
+        """Some could not be opened for a reason that passes."""
+        return self._reopening.next() is not None
+
+    def awaits(self, key: TopicPartition) -> bool:
+        found = self.offline_logs.get(key)
+        return found is not None and found.is_awaited
+
+    def reopen(self, done: Callable[[TopicPartition, HeadraceError | None], None]) -> None:
+        """Tries the next of the logs that it `awaits_logs` of, away from the loop; `done` hears which, and why not."""
+        key = self._reopening.next()
+        assert key is not None, "there is a log to open"
+
+        def tried(error: HeadraceError | None) -> None:
+            done(key, error)
+            self._rest()
+
+        self._reopening.begin(key, tried)
+
+    def give_up(self, topic: str, partition: int, topic_id: bytes) -> None:
+        """The node is to have this partition no longer, which is offline: its folder goes, if it is known to be its."""
+        key, folder = (topic, partition), names.folder_name(topic, partition)
+        if self._reopening.key == key:
+            self._reopening.then = lambda: self._give_up(key, folder, topic_id)
+        else:
+            self._give_up(key, folder, topic_id)
+
+    def _give_up(self, key: TopicPartition, folder: str, topic_id: bytes) -> None:
+        try:
+            if key in self.logs:  # it was opened meanwhile
+                if self.logs[key].topic_id == topic_id:
+                    self.delete(self.logs[key])
+            elif key in self.offline_logs and read_topic_id(self.disk, folder) == topic_id:
+                doomed = names.marked_folder_name(*key, Fate.DELETE, self._ports.random_bytes(16).hex())
+                self.disk.rename(folder, doomed)
+                self._flusher.sync_names("")
+                del self.offline_logs[key]
+                self.doomed.append((self._ports.now_ms(), doomed))
+        except HeadraceError as error:
+            logger.error("%s can't be deleted: %s", self.disk.full_path(folder), error)
+
+    def rest(self, done: Callable[[], None]) -> None:
+        """Opens nothing any more, and calls `done` when no worker has anything of this directory in hand."""
+        self._reopening.stop()
+        self._resting.append(done)
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._reopening.key is None and not self._is_writing:
+            resting, self._resting = self._resting, []
+            for rested in resting:
+                rested()
+
+    # --------------------------------------------------------------------------------------------------- looking after
 
     def look_after(self) -> Iterator[None]:
         """Retention and what is left to remove, one log at a time: the caller goes on when it has time."""
@@ -471,11 +502,13 @@ class LogDirectory:
             elif isinstance(error, HeadraceError):
                 logger.error("the checkpoints of %s can't be written: %s", self.root, error)
             else:
+                self._rest()
                 raise error
             for told in waiting:
                 told(error)
             if self._waiting:
                 self.checkpoint(self._waiting.pop())
+            self._rest()
 
         self._workers.run(job, written)
 
@@ -491,7 +524,13 @@ class LogDirectory:
             HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
             CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},
         }
-        return {name: self._kept.get(name, {}) | offsets for name, offsets in found.items()}
+        for key, offline in self.offline_logs.items():
+            saved = offline.saved
+            kept = (saved.recovery_point, saved.log_start_offset, saved.high_watermark, saved.clean_offset)
+            for name, offset in zip(CHECKPOINTS, kept, strict=True):
+                if offset:
+                    found[name][key] = offset
+        return found
 
     # ---------------------------------------------------------------------------------------------------------- ending
 
@@ -543,10 +582,15 @@ class LogDirectory:
             write_offsets(self.disk, name, offsets)
         for log in written:
             log.checkpointed(log.log_end_offset, log.truncations)
-        not_closed = self.offline_logs.keys() | {key for key, log in self.logs.items() if log not in written}
+        offline = self.offline_logs
+        not_closed = offline.keys() | {key for key, log in self.logs.items() if log not in written}
         if not_closed or self.disk.exists(NOT_CLOSED):
-            write_offsets(self.disk, NOT_CLOSED, {key: int(key in self._lost_sync) for key in not_closed})
-        closed = self._kept_closed | {(log.topic, log.partition): ClosedLog.of(log) for log in written}
+            lost = {key for key, found in offline.items() if found.saved.lost_sync}
+            write_offsets(self.disk, NOT_CLOSED, {key: int(key in lost) for key in not_closed})
+        if self.disk.exists(SYNC_FAILED):  # there was no room for that before
+            self.disk.remove(SYNC_FAILED)
+        closed = {key: found.saved.closed for key, found in offline.items() if found.saved.closed is not None}
+        closed |= {(log.topic, log.partition): ClosedLog.of(log) for log in written}
         write_clean_shutdown(self.disk, broker_epoch, write_closed_logs(self.disk, closed))
 
 
