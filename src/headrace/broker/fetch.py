@@ -2,17 +2,18 @@
 
 A fetch is a plain object on the loop. It gathers what lies where; if that is too little it waits, watched by its
 partitions and the node's one timer heap; then it reads the bytes and fills its slot. What is not in memory is read by a
-worker meanwhile, so that a replay from a cold disk stalls nobody. Records go to the socket in the buffer that they were
-read into.
+worker meanwhile, and what is large a worker sends from the files themselves: a replay stalls nobody. Other records go
+to the socket in the buffer that they were read into.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from headrace.broker.fetch_memory import ReplyMemory
-from headrace.broker.fetch_read import ColdRead, Gathered, Terms, gather, impatient, read
+from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, impatient, point_out, read
 from headrace.broker.fetch_session import Context, Sessions
 from headrace.errors import Error
 from headrace.metadata.image import Image
@@ -34,6 +35,10 @@ REPLICA_STATE_VERSION: Final = 15
 LEADER_HINT_VERSION: Final = 16
 LEADER_ERRORS: Final = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 
+SENT_BYTES_MIN: Final = 256 << 10
+"""From here on a worker sends a reply: the way there and back costs as much as a quarter of a megabyte on the loop."""
+SENT_PART_BYTES_MIN: Final = 64 << 10
+"""Of a partition, in the mean: many small ones are sent in fewer calls from buffers."""
 LOOK_MS: Final = 30_000
 """How long a fetch waits before it looks whether its client is still there."""
 WARMINGS_MAX: Final = 64
@@ -41,17 +46,25 @@ WARMINGS_MAX: Final = 64
 
 
 class Fetch:
-    """The handler. `workers` read what is not in memory."""
+    """The handler. `workers` read what is not in memory; `senders` send what is large, each for some connections."""
 
-    __slots__ = ("errors", "fetch_max_bytes", "memory", "replicas", "sessions", "waiting", "workers")
+    __slots__ = ("errors", "fetch_max_bytes", "memory", "replicas", "senders", "sessions", "waiting", "workers")
 
     def __init__(
-        self, replicas: Replicas, sessions: Sessions, memory: ReplyMemory, workers: Workers, *, fetch_max_bytes: int
+        self,
+        replicas: Replicas,
+        sessions: Sessions,
+        memory: ReplyMemory,
+        workers: Workers,
+        *,
+        fetch_max_bytes: int,
+        senders: Sequence[Workers] = (),
     ) -> None:
         self.replicas = replicas
         self.sessions = sessions
         self.memory = memory
         self.workers = workers
+        self.senders = senders
         self.fetch_max_bytes = fetch_max_bytes
         self.errors: dict[int, int] = {}
         """How often each error was answered, by partition."""
@@ -124,6 +137,8 @@ class Fetching:
         if not self._is_last and size_bytes < min_bytes and _may_wait(gathered):
             self._wait(gathered, min_bytes - size_bytes)
             return None
+        if size_bytes >= SENT_BYTES_MIN and self._send(gathered, size_bytes):
+            return None
         if size_bytes and self._fetch.memory.is_full:
             if not self._is_last:
                 self._wait_for_memory(gathered)
@@ -165,6 +180,28 @@ class Fetching:
             self._fetch.workers.run(cold, lambda result, error: self._was_read(gathered, cold, error))
             return None
         return self._reply(gathered)
+
+    def _send(self, gathered: list[Gathered], size_bytes: int) -> bool:
+        """Leaves reading and sending to a worker, if it may."""
+        connection, senders = self._connection, self._fetch.senders
+        if not senders:
+            return False
+        fetched = [part.fetched for part in gathered if part.fetched is not None]
+        if size_bytes < len(fetched) * SENT_PART_BYTES_MIN or not connection.can_send(self._slot):
+            return False
+        if not point_out(gathered):
+            return False
+        sent = Sent(fetched)
+        try:
+            response = self._reply(gathered)
+            self._later()
+            assert self._slot is not None
+            buffers = write_response(response, self._terms.version, self._correlation_id)
+            self._slot.send(buffers, senders[connection.peer_port % len(senders)].run, sent.ended)
+        except BaseException as error:
+            sent.ended(error)
+            raise
+        return True
 
     def _reply(self, gathered: list[Gathered]) -> m.FetchResponse:
         for part in gathered:

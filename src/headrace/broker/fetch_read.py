@@ -8,17 +8,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.broker.fetch_session import TOPIC_ID_VERSION, FetchedPartition
 from headrace.config.topic import CompressionType
 from headrace.errors import Error, HeadraceError, Refused
+from headrace.net.sending import Stretch, Stretches
 from headrace.protocol import messages as m
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.storage.disk import IMPATIENT, DiskError, File
 from headrace.storage.log import Log
-from headrace.storage.read import Fetched
+from headrace.storage.read import Fetched, Piece
 from headrace.storage.scan import LogDamaged
 
 if TYPE_CHECKING:
@@ -236,6 +237,49 @@ def read(gathered: Gathered, buffer: bytearray | memoryview, cold: ColdRead) -> 
             start += found
             position += found
         start = end
+
+
+def point_out(gathered: list[Gathered]) -> bool:
+    """Lets where the records lie stand for them, for whoever sends from files; False when that can't be."""
+    found = [part for part in gathered if part.fetched is not None]
+    places = [_stretches(part.fetched.pieces) for part in found if part.fetched is not None]
+    if None in places:
+        return False
+    for part, place in zip(found, places, strict=True):
+        part.data.records = cast(Any, place)  # which is as long as they are
+    return True
+
+
+def _stretches(pieces: list[Piece]) -> Stretches | None:
+    found: list[Stretch] = []
+    for piece in pieces:
+        descriptor = piece.file.fileno() if piece.file.is_sendable else None
+        if descriptor is None:
+            return None
+        found.append(
+            Stretch(descriptor, piece.position, piece.size_bytes, piece.file.ahead_of(piece.position, piece.size_bytes))
+        )
+    return Stretches(found)
+
+
+class Sent:
+    """What is read as it is sent. The files are held until it was."""
+
+    __slots__ = ("_fetched",)
+
+    def __init__(self, fetched: list[Fetched]) -> None:
+        self._fetched = fetched
+        for part in fetched:
+            part.hold()
+
+    def ended(self, error: BaseException | None) -> None:
+        """It was sent, or could not be."""
+        for part in self._fetched:
+            if error is not None and not isinstance(error, ConnectionError):
+                # Which of them it was is not known. They are read again before they are sent, and then it is told.
+                part.keep_from_sends()
+                logger.error("%s can't be sent (%s); the connection is closed", part.pieces, error or "it was cut")
+            part.release()
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from headrace.storage.workers import WorkerThread
 if TYPE_CHECKING:
     from headrace.storage.kernel_syncs import KernelSyncs
 
+SENDERS: Final = 3
+"""As many as Kafka has threads for its network. None is there before it has something to do."""
 OPEN_FILES_MAX: Final = 100_000
 _SPARE_FILES: Final = 256
 
@@ -36,8 +38,8 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
     process = LocalProcess()
     syncs = _kernel_syncs(loop) if syncs_files else None
 
-    def workers_of(name: str) -> WorkerThread:
-        thread = WorkerThread(loop.call_soon_threadsafe, name)
+    def workers_of(name: str, *, gives_way: bool = False) -> WorkerThread:
+        thread = WorkerThread(loop.call_soon_threadsafe, name, gives_way=gives_way)
         threads.append(thread)
         return thread
 
@@ -59,6 +61,7 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         random_bytes=os.urandom,
         choose=choose,
         host_name=socket.gethostname,
+        senders=[workers_of(f"sender-{number}", gives_way=True) for number in range(SENDERS)],
         syncs=syncs,
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,

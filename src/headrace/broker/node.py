@@ -338,6 +338,7 @@ class Node:
             memory,
             workers,
             fetch_max_bytes=config.fetch.fetch_max_bytes,
+            senders=self._ports.senders,
         )
         self._observation.watch(produce, fetch)
         errors = ErrorCounts()

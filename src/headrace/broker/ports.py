@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from headrace.plain import plain
@@ -39,6 +39,8 @@ class NodePorts:
     host_name: Callable[[], str]
     clock_ns: Callable[[], int] | None = None
     """A clock for short times, that never goes back; the loop's when there is none."""
+    senders: Sequence[Workers] = ()
+    """Threads that send large replies. None where a connection has no socket of the system."""
     syncs: Syncs | None = None
     """Syncs files without a thread, where the system can."""
     process: Callable[[], ProcessFigures | None] = _unknown

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.errors import ProtocolError
 from headrace.metrics.requests import RequestFigures
 from headrace.net.framing import FrameProtocol
+from headrace.net.sending import IS_POSSIBLE, Run, Sending
 
 if TYPE_CHECKING:
     from headrace.net.listener import Listener
@@ -29,12 +31,23 @@ HELD_BYTES_MAX: Final = 4096
 class Slot:
     """The place of a reply among the replies of a connection."""
 
-    __slots__ = ("_buffers", "_connection", "_figures", "_is_filled", "_queued_bytes", "_read_ns", "_since_ns")
+    __slots__ = (
+        "_buffers",
+        "_connection",
+        "_figures",
+        "_is_filled",
+        "_queued_bytes",
+        "_read_ns",
+        "_sending",
+        "_since_ns",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._buffers: list[Any] = []
         self._is_filled = False
+        self._sending: Sending | None = None
+        """When it is a worker that sends the reply."""
         self._queued_bytes = 0
         self._figures: RequestFigures | None = None
         """Where its times are counted: what waits for its reply, from `_since_ns` on, then for those before it."""
@@ -46,11 +59,37 @@ class Slot:
         assert not self._is_filled, "a request has one reply"
         self._buffers = buffers
         self._is_filled = True
+        self._there()
+        self._connection._slot_filled(self)
+
+    def send(self, buffers: list[Any], run: Run, ended: Callable[[BaseException | None], None]) -> None:
+        """As `fill`, for a reply with stretches of files in it, which a worker sends: see `Connection.can_send`.
+
+        When that is done, or can't be because the connection is closed, `ended` is called.
+        """
+        assert not self._is_filled, "a request has one reply"
+
+        def sent(error: BaseException | None) -> None:
+            self._connection._slot_sent(self, error)
+            ended(error)
+
+        self._there()
+        self._sending = Sending(buffers, run, sent)
+        self._connection._slot_sends(self)
+
+    def _there(self) -> None:
+        """The reply is: from now on it waits to be sent."""
         if self._figures is not None:
             now_ns = self._connection.listener.stopwatch.clock_ns()
             self._figures.remote_wait.observe(now_ns - self._since_ns)
             self._since_ns = now_ns
-        self._connection._slot_filled(self)
+
+    def _sent(self) -> None:
+        self._is_filled = True
+        if self._figures is not None:
+            now_ns = self._connection.listener.stopwatch.clock_ns()
+            self._figures.send.observe(now_ns - self._since_ns)
+            self._since_ns = now_ns
 
 
 class Connection(FrameProtocol):
@@ -119,6 +158,25 @@ class Connection(FrameProtocol):
             self._update_reading()
         return slot
 
+    def can_send(self, slot: Slot | None) -> bool:
+        """Whether a worker may send the slot's reply, or the one to the frame that is being handled.
+
+        It has to be the next, or behind others that workers send: all that went by the transport is with the system.
+        """
+        transport = self._transport
+        if not IS_POSSIBLE or transport is None or self._is_closing or self._held_replies:
+            return False
+        for before in self._slots:
+            if before is slot:
+                break
+            if before._sending is None:
+                return False
+        return (
+            not transport.get_write_buffer_size()
+            and transport.get_extra_info("socket") is not None
+            and transport.get_extra_info("sslcontext") is None
+        )
+
     def close(self) -> None:
         """Close once what was written has been sent."""
         if not self._is_closing:
@@ -145,7 +203,15 @@ class Connection(FrameProtocol):
     @property
     def unsent_bytes(self) -> int:
         """Of replies that are there, and that the client has not taken."""
-        return self._queued_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+        return self._queued_bytes + self._written_bytes
+
+    @property
+    def _written_bytes(self) -> int:
+        """What was given to the transport or a worker, and not taken by the system."""
+        if self._transport is None:
+            return 0
+        sending_bytes = sum([slot._sending.left_bytes for slot in self._slots if slot._sending is not None])
+        return sending_bytes + self._transport.get_write_buffer_size()
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer_host}:{self.peer_port} on {self.listener.name}>"
@@ -187,6 +253,24 @@ class Connection(FrameProtocol):
                 asyncio.get_running_loop().call_soon(self._end_round)
         elif not self._is_round_due:
             self._end_round()
+
+    def _slot_sends(self, slot: Slot) -> None:
+        """It begins when it is the first."""
+        if self._slots[0] is slot and self._transport is not None:
+            assert slot._sending is not None
+            slot._sending.start(self._transport.get_extra_info("socket").fileno())
+
+    def _slot_sent(self, slot: Slot, error: BaseException | None) -> None:
+        if self._is_closing:
+            return
+        if error is not None:
+            self.abort()
+            return
+        slot._sent()
+        self.active_at = self.listener.tick
+        self._slot_filled(slot)
+        if self._slots and self._slots[0]._sending is not None:
+            self._slot_sends(self._slots[0])
 
     def _end_round(self) -> None:
         self._is_round_due = False
@@ -309,8 +393,11 @@ class Connection(FrameProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._is_closing = True
         self.drop_frames()
-        self._slots.clear()
+        slots, self._slots = self._slots, deque()
         self._transport = None
+        for slot in slots:
+            if slot._sending is not None:
+                slot._sending.stop()
         self.listener._closed(self)
 
     def pause_writing(self) -> None:
@@ -329,7 +416,7 @@ class Connection(FrameProtocol):
 
     def look(self, now: int) -> None:
         """Now and then: does the client take what is there for it? What the system buffers counts as taken."""
-        unsent_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        unsent_bytes = self._written_bytes
         if not unsent_bytes:
             self._stalled_at = None
         elif self._stalled_at is None or unsent_bytes < self._unsent_bytes:

@@ -32,6 +32,8 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 LOCK_FILE: Final = ".lock"
 WRITE_BEHIND_BYTES: Final = 1 << 20
 """The write-back of as much is started at once, so that a sync finds little that is dirty."""
+AHEAD_BYTES: Final = 4 << 20
+"""What is brought into memory for whoever reads a log through, before it is asked for."""
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What `replace` appends while it writes; a file of that name at start-up is left over from a crash."""
 
@@ -49,10 +51,14 @@ class FileStat(NamedTuple):
 class File(ABC):
     """One open file. Positions are absolute; writing past the end leaves a hole that reads as zeros."""
 
-    __slots__ = ("_closing", "_holds", "path")
+    __slots__ = ("_closing", "_holds", "asked_for", "is_sendable", "path")
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self.asked_for = 0
+        """Up to here, whoever reads on has asked for it to be brought into memory."""
+        self.is_sendable = True
+        """Nothing went wrong when it was sent from its descriptor: what does is seen by whoever reads it."""
         self._holds = 0
         self._closing = False
 
@@ -119,6 +125,13 @@ class File(ABC):
     @abstractmethod
     def fileno(self) -> int | None:
         """The descriptor, for zero-copy sends by those who hold the file; None where there is none."""
+
+    def ahead_of(self, position: int, size: int) -> tuple[int, int]:
+        """What is to be brought into memory for whoever reads these bytes, and reads on: its position and size."""
+        end = position + size + AHEAD_BYTES
+        start = max(position, self.asked_for) if position <= self.asked_for <= end else position
+        self.asked_for = end
+        return start, end - start
 
     @abstractmethod
     def _close(self) -> None: ...

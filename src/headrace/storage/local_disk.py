@@ -15,6 +15,7 @@ from typing import Final, NoReturn, TypeVar
 
 from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import (
+    AHEAD_BYTES,
     IMPATIENT,
     LOCK_FILE,
     Bytes,
@@ -241,7 +242,7 @@ class LocalFile(File):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             self._is_random = True
         found = self.read_into(position, buffer)
-        os.posix_fadvise(self._descriptor, position + found, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        os.posix_fadvise(self._descriptor, position + found, AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         return found
 
     def _is_cached(self, position: int, size: int) -> bool:
@@ -385,5 +386,4 @@ _SYNC_FILE_RANGE_WRITE: Final = 2
 _CACHESTAT: Final = 451  # on every processor
 _ASKED_BYTES_MIN: Final = 16 << 10
 """What is smaller is read at once: to ask first costs as much."""
-_AHEAD_BYTES: Final = 4 << 20
 _datasync: Final = _device_sync()

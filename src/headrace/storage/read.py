@@ -33,6 +33,16 @@ class Fetched:
         self.end_offset = end_offset
         """No record in here is at or after it: for aborted transactions, and no more exact than the index."""
 
+    def hold(self) -> None:
+        """Once more: then it is to be released twice."""
+        for piece in self.pieces:
+            piece.file.hold()
+
+    def keep_from_sends(self) -> None:
+        """To send from these files failed."""
+        for piece in self.pieces:
+            piece.file.is_sendable = False
+
     def release(self) -> None:
         for piece in self.pieces:
             piece.file.release()

@@ -7,13 +7,19 @@ raises ends with its exception. The simulator's workers run a job when the seed 
 
 from __future__ import annotations
 
+import os
+import sys
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 Result = TypeVar("Result")
 Done: TypeAlias = Callable[[Result | None, BaseException | None], None]
+
+
+NICENESS: Final = 5
+"""Of who gives way: a third of the processor beside somebody who does not, and all of it when nobody wants it."""
 
 
 class Workers(Protocol):
@@ -24,10 +30,11 @@ class Workers(Protocol):
 class WorkerThread:
     """One persistent thread, from the first job on: jobs run one after another. A hop there and back takes 10 µs."""
 
-    __slots__ = ("_call_soon_threadsafe", "_jobs", "_name", "_thread")
+    __slots__ = ("_call_soon_threadsafe", "_gives_way", "_jobs", "_name", "_thread")
 
-    def __init__(self, call_soon_threadsafe: Callable[..., object], name: str) -> None:
-        """The first argument is the loop's."""
+    def __init__(self, call_soon_threadsafe: Callable[..., object], name: str, *, gives_way: bool = False) -> None:
+        """The first argument is the loop's. One that gives way lets others have the processor first."""
+        self._gives_way = gives_way
         self._call_soon_threadsafe = call_soon_threadsafe
         self._jobs: SimpleQueue[tuple[Callable[[], object], Done[object]] | None] = SimpleQueue()
         self._name = name
@@ -47,6 +54,8 @@ class WorkerThread:
             self._thread.join()
 
     def _work(self) -> None:
+        if self._gives_way and sys.platform == "linux":  # where a thread has a niceness of its own
+            os.nice(NICENESS)
         while (given := self._jobs.get()) is not None:
             job, done = given
             result: object = None

@@ -1,0 +1,184 @@
+"""A reply that a worker sends: its bytes, and stretches of files, which go from the page cache to the socket.
+
+A large reply does not keep the loop, however cold it is: neither by copies to and from a buffer, of which there are
+none, nor by the system's own work for a megabyte on a socket. The worker has a descriptor of the socket for itself,
+sends what the socket takes, and returns; the loop waits until it takes more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+IS_POSSIBLE: Final = hasattr(os, "sendfile") and hasattr(os, "posix_fadvise")
+SLICE_BYTES: Final = 4 << 20
+"""What is sent before others have their turn at the worker."""
+
+Run: TypeAlias = Callable[[Callable[[], None], Callable[[None, BaseException | None], None]], None]
+"""Runs a job away from the loop, and calls the second argument on the loop when it is done."""
+
+
+class FileCut(Exception):
+    """A file ended before what was promised of it."""
+
+
+class Stretch:
+    """Bytes of a file, by its descriptor. Whoever made it keeps the file open until it was sent.
+
+    Before it is sent, the bytes `ahead`, by their position and how many there are, are asked to be brought into memory.
+    """
+
+    __slots__ = ("_ahead", "descriptor", "position", "size_bytes")
+
+    def __init__(self, descriptor: int, position: int, size_bytes: int, ahead: tuple[int, int]) -> None:
+        self.descriptor = descriptor
+        self.position = position
+        self.size_bytes = size_bytes
+        self._ahead = ahead
+
+    def send(self, socket: int, most_bytes: int) -> int:
+        start, size_bytes = self._ahead
+        if size_bytes:
+            self._ahead = (0, 0)
+            # Marks for read-ahead would make whoever reads them start more of it, on the loop: it is asked for instead.
+            os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(self.descriptor, start, size_bytes, os.POSIX_FADV_WILLNEED)
+        sent = os.sendfile(socket, self.descriptor, self.position, min(self.size_bytes, most_bytes))
+        if not sent:
+            raise FileCut
+        self.position += sent
+        self.size_bytes -= sent
+        return sent
+
+
+class Stretches:
+    """What stands for bytes in a reply that a worker sends: they are as long, and lie in files."""
+
+    __slots__ = ("parts", "size_bytes")
+
+    def __init__(self, parts: Sequence[Stretch]) -> None:
+        self.parts = parts
+        self.size_bytes = sum([part.size_bytes for part in parts])
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+
+class _Bytes:
+    __slots__ = ("_view",)
+
+    def __init__(self, data: bytes | bytearray | memoryview) -> None:
+        self._view = memoryview(data)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._view)
+
+    def send(self, socket: int, most_bytes: int) -> int:
+        sent = os.write(socket, self._view[:most_bytes])
+        self._view = self._view[sent:]
+        return sent
+
+
+class Sending:
+    """One such reply on its way. `ended` is called on the loop once: with the error, or with None when all was sent."""
+
+    __slots__ = (
+        "_descriptor",
+        "_ended",
+        "_is_full",
+        "_is_running",
+        "_is_stopped",
+        "_is_watched",
+        "_parts",
+        "_run",
+        "left_bytes",
+    )
+
+    def __init__(self, buffers: Sequence[Any], run: Run, ended: Callable[[BaseException | None], None]) -> None:
+        self._parts: deque[_Bytes | Stretch] = deque()
+        for buffer in buffers:
+            if isinstance(buffer, Stretches):
+                self._parts.extend(buffer.parts)
+            elif len(buffer):
+                self._parts.append(_Bytes(buffer))
+        self.left_bytes = sum([part.size_bytes for part in self._parts])
+        self._run = run
+        self._ended: Callable[[BaseException | None], None] | None = ended
+        self._is_full = False
+        self._is_running = False
+        self._is_stopped = False
+        self._is_watched = False
+        self._descriptor = -1
+
+    def start(self, socket: int) -> None:
+        """The socket must not block. What is sent by others meanwhile would end up in the middle of the reply."""
+        try:
+            # Its own, so that no other socket can get the number while a worker uses it.
+            self._descriptor = os.dup(socket)
+        except OSError as error:
+            self._end(error)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        self._is_running = True
+        self._run(self._work, self._worked)
+
+    def stop(self) -> None:
+        """Nobody waits for it any more. It ends when the worker, if it is at work, returns."""
+        self._is_stopped = True
+        if not self._is_running:
+            self._end(ConnectionAbortedError())
+
+    # --- the worker's -------------------------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        parts, socket = self._parts, self._descriptor
+        budget = SLICE_BYTES
+        self._is_full = False
+        try:
+            while parts and budget > 0:
+                sent = parts[0].send(socket, budget)
+                budget -= sent
+                self.left_bytes -= sent
+                if not parts[0].size_bytes:
+                    parts.popleft()
+        except BlockingIOError:
+            self._is_full = True
+
+    # --- the loop's ---------------------------------------------------------------------------------------------------
+
+    def _worked(self, result: None, error: BaseException | None) -> None:
+        self._is_running = False
+        if error is not None or not self._parts:
+            self._end(error)
+        elif self._is_stopped:
+            self._end(ConnectionAbortedError())
+        elif self._is_full:
+            self._is_watched = True
+            asyncio.get_running_loop().add_writer(self._descriptor, self._taken)
+        else:
+            self._go_on()
+
+    def _taken(self) -> None:
+        self._unwatch()
+        self._go_on()
+
+    def _unwatch(self) -> None:
+        if self._is_watched:
+            self._is_watched = False
+            asyncio.get_running_loop().remove_writer(self._descriptor)
+
+    def _end(self, error: BaseException | None) -> None:
+        ended, self._ended = self._ended, None
+        if ended is None:
+            return
+        self._unwatch()
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._parts.clear()
+        ended(error)

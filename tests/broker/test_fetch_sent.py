@@ -1,0 +1,191 @@
+"""Large replies to fetches, which workers send from the files of a real node."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.broker.fetch import Fetching
+from headrace.broker.local import local_ports
+from headrace.broker.node import Node
+from headrace.config import NodeConfig
+from headrace.errors import Error, HeadraceError
+from headrace.net.connection import Slot
+from headrace.net.peer import Peer
+from headrace.protocol import messages as m
+from headrace.protocol.batch import scan
+from headrace.protocol.batch_builder import build
+from tests.broker.nodes import ask, connected, create, run
+
+VALUE = os.urandom(100_000)
+BATCHES = 40
+"""In each partition: about four megabytes, in several segments."""
+
+
+@asynccontextmanager
+async def node_with_records(folder: Path, partitions: int) -> AsyncIterator[tuple[Node, Peer]]:
+    texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), "http.listen": "off"}
+    node = Node(NodeConfig.parse(texts), local_ports(asyncio.get_running_loop()))
+    try:
+        await node.start()
+        async with connected(node) as peer:
+            await create(peer, "t", partitions, segment_bytes=str(1 << 20))
+            for number in range(BATCHES):
+                await _produce(peer, partitions, number)
+            yield node, peer
+    finally:
+        await node.stop()
+
+
+async def _produce(peer: Peer, partitions: int, number: int) -> None:
+    parts = [
+        m.ProduceRequest.PartitionProduceData(index=index, records=build([(b"%d" % number, VALUE, (), 1)]))
+        for index in range(partitions)
+    ]
+    data = m.ProduceRequest.TopicProduceData(name="t", partition_data=parts)
+    reply = await ask(peer, m.ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[data]), 12)
+    assert not any(part.error_code for part in reply.responses[0].partition_responses)
+
+
+def fetch_request(offsets: dict[int, int], bytes_max: int = 50 << 20) -> m.FetchRequest:
+    parts = [
+        m.FetchRequest.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=bytes_max)
+        for index, offset in offsets.items()
+    ]
+    return m.FetchRequest(
+        max_wait_ms=100,
+        min_bytes=1,
+        max_bytes=bytes_max,
+        topics=[m.FetchRequest.FetchTopic(topic="t", partitions=parts)],
+    )
+
+
+async def fetch(peer: Peer, offsets: dict[int, int], bytes_max: int = 50 << 20) -> list[Any]:
+    reply = await ask(peer, fetch_request(offsets, bytes_max), 12)
+    assert not reply.error_code
+    return list(reply.responses[0].partitions)
+
+
+def offsets_in(part: Any) -> list[int]:
+    """Of whole batches; what is cut at the end is left out."""
+    batches = list(scan(part.records, partial=True))
+    for batch in batches:
+        batch.verify()
+    return [batch.base_offset for batch in batches]
+
+
+@pytest.fixture
+def sends(monkeypatch: pytest.MonkeyPatch) -> list[Slot]:
+    """The slots whose replies workers sent."""
+    seen: list[Slot] = []
+    send = Slot.send
+
+    def counted(slot: Slot, *arguments: Any) -> None:
+        seen.append(slot)
+        send(slot, *arguments)
+
+    monkeypatch.setattr(Slot, "send", counted)
+    return seen
+
+
+def test_what_workers_send_over_segments_and_partitions_is_what_was_written(tmp_path: Path, sends: list[Slot]) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 3) as (_, peer):
+            for part in await fetch(peer, {0: 0, 1: 5, 2: BATCHES}):
+                assert not part.error_code
+                assert part.high_watermark == BATCHES
+                first = {0: 0, 1: 5, 2: BATCHES}[part.partition_index]
+                assert offsets_in(part) == list(range(first, BATCHES))
+            assert len(sends) == 1
+            # A limit cuts in the middle of a batch, as it does for what is read into buffers.
+            [part] = await fetch(peer, {0: 3}, 1_000_000)
+            assert len(part.records) == 1_000_000
+            assert offsets_in(part)[0] == 3
+            assert len(sends) == 2
+
+    run(scenario())
+
+
+def test_requests_that_come_together_are_answered_in_their_order(tmp_path: Path, sends: list[Slot]) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            wanted = [0, 5, 39, 1, 40, 10]
+            found = await asyncio.gather(*[fetch(peer, {0: offset}) for offset in wanted])
+            for offset, [part] in zip(wanted, found, strict=True):
+                assert offsets_in(part) == list(range(offset, BATCHES))
+            assert len(sends) >= 2
+
+    run(scenario())
+
+
+def test_small_replies_are_sent_from_buffers(tmp_path: Path, sends: list[Slot]) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            [part] = await fetch(peer, {0: 0}, 200_000)
+            assert offsets_in(part) == [0]
+            assert not sends
+
+    run(scenario())
+
+
+def test_files_are_held_until_they_were_sent_and_then_let_go(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (node, peer):
+            fetching = asyncio.ensure_future(fetch(peer, {0: 0}))
+            await asyncio.sleep(0)
+            async with connected(node) as other:
+                await ask(other, m.DeleteTopicsRequest(topic_names=["t"], timeout_ms=10_000), 5)
+                [part] = await fetching
+                # Deleted meanwhile, or before: all of it, or none.
+                assert part.error_code or offsets_in(part) == list(range(BATCHES))
+            await asyncio.sleep(0.1)
+            open_files = [os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()]
+            assert not [path for path in open_files if f"{tmp_path}/t-0" in path and path.endswith(".log (deleted)")]
+
+    run(scenario())
+
+
+def _descriptors() -> list[str]:
+    return [name for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}")]
+
+
+def test_a_file_that_was_cut_under_the_node_is_told_after_one_lost_connection(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (node, peer):
+            first = min((tmp_path / "t-0").glob("*.log"))
+            os.truncate(first, 500_000)
+            with pytest.raises(HeadraceError):
+                await fetch(peer, {0: 0})
+            async with connected(node) as other:
+                [part] = await fetch(other, {0: 0})
+                assert part.error_code == Error.KAFKA_STORAGE_ERROR
+                [part] = await fetch(other, {0: 20})
+                assert not part.error_code
+                assert offsets_in(part) == list(range(20, BATCHES))
+
+    run(scenario())
+
+
+def test_what_is_sent_from_files_takes_no_memory_of_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[int] = []
+    read = Fetching._read
+
+    def counted(fetching: Fetching, gathered: list[Any]) -> Any:
+        taken.append(sum(part.size_bytes for part in gathered))
+        return read(fetching, gathered)
+
+    monkeypatch.setattr(Fetching, "_read", counted)
+
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            taken.clear()
+            await fetch(peer, {0: 0})
+            assert not taken
+
+    run(scenario())

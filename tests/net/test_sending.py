@@ -1,0 +1,190 @@
+"""Replies that a worker sends from files: their order, slow readers, and what goes wrong on the way."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.net.connection import Connection, Slot
+from headrace.net.listener import Limits, Listener
+from headrace.net.sending import SLICE_BYTES, FileCut, Stretch, Stretches
+from headrace.storage.workers import WorkerThread
+from tests.net.loops import Run, runner
+from tests.net.test_listener import eventually, framed, read_frame
+
+on_real_loops = pytest.mark.parametrize("run", [pytest.param(runner(name), id=name) for name in ("uvloop", "asyncio")])
+
+LARGE_BYTES = 3 * SLICE_BYTES
+"""More than sockets hold and than a worker sends in one go."""
+
+
+class Server:
+    """Answers `send N` with N bytes of a file, by a worker; `later` when told to; and anything else with itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = os.urandom(1 << 20) * (LARGE_BYTES >> 20)
+        (folder / "file").write_bytes(self.data)
+        self.file = os.open(folder / "file", os.O_RDWR)
+        self.worker = WorkerThread(asyncio.get_running_loop().call_soon_threadsafe, "sender", gives_way=True)
+        self.slots: list[Slot] = []
+        self.could_send: list[bool] = []
+        self.ended: list[BaseException | None] = []
+
+    def __call__(self, connection: Connection, frame: memoryview) -> None:
+        asked = bytes(frame)
+        if asked == b"later":
+            self.slots.append(connection.reserve())
+        elif asked.startswith(b"send"):
+            self._send(connection, int(asked[4:]))
+        else:
+            connection.reply([bytearray(framed(asked))])
+
+    def _send(self, connection: Connection, size: int) -> None:
+        self.could_send.append(connection.can_send(None))
+        if not self.could_send[-1]:
+            connection.reply([bytearray(framed(self.data[:size]))])
+            return
+        half = size // 2
+        stretches = Stretches([Stretch(self.file, 0, half, (0, size)), Stretch(self.file, half, size - half, (0, 0))])
+        assert len(stretches) == size
+        connection.reserve().send([bytearray(size.to_bytes(4)), stretches, b""], self.worker.run, self.ended.append)
+
+
+@asynccontextmanager
+async def serving(folder: Path, **limits: Any) -> AsyncIterator[tuple[Server, Listener, int]]:
+    server = Server(folder)
+    listener = Listener("test", server, Limits(**limits))
+    _, port = await listener.start("127.0.0.1", 0)
+    open_files = len(os.listdir("/proc/self/fd"))
+    try:
+        yield server, listener, port
+        await eventually(lambda: not listener.connections)
+        await eventually(lambda: len(os.listdir("/proc/self/fd")) <= open_files)
+    finally:
+        await listener.stop()
+        server.worker.stop()
+        os.close(server.file)
+
+
+def scenario_of(folder: Path, **limits: Any) -> Callable[[Any], Callable[[], Any]]:
+    def decorate(work: Any) -> Any:
+        async def scenario() -> None:
+            async with serving(folder, **limits) as (server, listener, port):
+                await work(server, listener, *await asyncio.open_connection("127.0.0.1", port, limit=1 << 16))
+
+        return scenario
+
+    return decorate
+
+
+@on_real_loops
+def test_replies_from_files_keep_the_order_of_their_requests(run: Run, tmp_path: Path) -> None:
+    @scenario_of(tmp_path)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        asked = [b"one", b"send 300000", b"send 5000000", b"two", b"send 70000", b"send 0001", b"three"]
+        for _ in range(20):
+            writer.write(b"".join(map(framed, asked)))
+            for name in asked:
+                expected = server.data[: int(name[4:])] if name.startswith(b"send") else name
+                assert await read_frame(reader) == expected
+        # Behind one that a worker sends another may follow; behind what the transport may still have, none.
+        assert server.could_send.count(True) >= 20
+        assert server.ended == [None] * server.could_send.count(True)
+        writer.close()
+
+    run(scenario())
+
+
+@on_real_loops
+def test_a_reply_from_files_waits_for_one_before_it_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    @scenario_of(tmp_path)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"later") + framed(b"send 300000"))
+        await eventually(lambda: server.could_send)
+        server.slots.pop().fill([framed(b"now")])
+        assert await read_frame(reader) == b"now"
+        assert await read_frame(reader) == server.data[:300000]
+        assert server.could_send == [False]
+        writer.close()
+
+    run(scenario())
+
+
+@on_real_loops
+def test_a_slow_reader_gets_all_of_a_reply_and_stalls_nobody(run: Run, tmp_path: Path) -> None:
+    @scenario_of(tmp_path)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"send %d" % LARGE_BYTES) + framed(b"behind"))
+        await eventually(lambda: server.could_send)
+        other_reader, other_writer = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        for number in range(50):
+            other_writer.write(framed(b"%d" % number))
+            assert await read_frame(other_reader) == b"%d" % number
+        [connection] = [found for found in listener.connections.values() if found.waiting_replies]
+        assert 0 < connection.unsent_bytes <= LARGE_BYTES + 10 + 10
+        assert await read_frame(reader) == server.data
+        assert await read_frame(reader) == b"behind"
+        assert server.ended == [None]
+        other_writer.close()
+        writer.close()
+
+    run(scenario())
+
+
+@on_real_loops
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
+    @scenario_of(tmp_path)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"send %d" % LARGE_BYTES) * 3)
+        await reader.readexactly(100_000)
+        writer.transport.abort()
+        await eventually(lambda: len(server.ended) == 3)
+        assert all(isinstance(error, ConnectionError) for error in server.ended)
+
+    run(scenario())
+
+
+@on_real_loops
+def test_a_client_that_does_not_read_a_reply_from_files_is_disconnected(run: Run, tmp_path: Path) -> None:
+    @scenario_of(tmp_path, slow_ms=500)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"send %d" % LARGE_BYTES))
+        await eventually(lambda: listener.counters.slow_closed == 1)
+        await eventually(lambda: len(server.ended) == 1)
+        writer.close()
+
+    run(scenario())
+
+
+@on_real_loops
+def test_a_file_that_is_shorter_than_was_promised_ends_the_connection(run: Run, tmp_path: Path) -> None:
+    @scenario_of(tmp_path)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        os.ftruncate(server.file, 1_000_000)
+        writer.write(framed(b"send 2000000"))
+        with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+            await read_frame(reader)
+        await eventually(lambda: server.ended)
+        assert isinstance(server.ended[0], FileCut)
+        writer.close()
+
+    run(scenario())
+
+
+@on_real_loops
+def test_stopping_lets_a_reply_from_files_finish(run: Run, tmp_path: Path) -> None:
+    @scenario_of(tmp_path)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"send %d" % LARGE_BYTES))
+        await reader.readexactly(4)
+        stopping = asyncio.ensure_future(listener.stop(grace_seconds=30))
+        assert await reader.readexactly(LARGE_BYTES) == server.data
+        await stopping
+        assert server.ended == [None]
+        writer.close()
+
+    run(scenario())
