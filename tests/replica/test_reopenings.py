@@ -157,6 +157,7 @@ def test_a_node_that_stops_tries_no_more() -> None:
     disk.faults.capacity_bytes = None
     pass_ms(host, PAUSE_MS_MAX)
     assert host.replicas.unmade_count == 1
+    assert host.directories.log("t", 0) is None
     rested: list[Disk] = []
     host.directories.rest(lambda: rested.append(disk))
     assert rested

@@ -181,7 +181,10 @@ def test_hazard_3_a_start_that_could_not_open_all_logs_yet_is_no_clean_one_to_th
     assert isinstance(node.directories.why_offline("t", 0), DiskFull)
     assert node.directories.all[0].clean_broker_epoch is None
     give_room(node)
+    trace: list[str] = []
+    disk_of(node).trace = trace
     assert reopened(node).topic_id == TOPIC_ID, "what the clean stop left is known yet"
+    assert any(call.startswith("read t-0/") and call.endswith(".log") for call in trace), "it is verified"
 
 
 def crashed(seed: int) -> tuple[Node, list[tuple[int, bytes | None]]]:
@@ -215,6 +218,19 @@ def test_hazard_15_however_little_room_there_is_tries_that_fail_lose_nothing() -
         assert found is not None
         assert values_in(found) == [*before, (30, b"again")]
     assert waited > 10
+
+
+def test_what_it_has_when_it_is_back_is_on_the_disk() -> None:
+    for seed in range(5):
+        node, before = crashed(seed)
+        node = start_when_full(node)
+        assert isinstance(node.directories.why_offline("t", 0), DiskFull)
+        give_room(node)
+        log = reopened(node)
+        assert log.flushed_offset == log.log_end_offset == 30
+        found = node.restart(power_lost=True).directories.log("t", 0)
+        assert found is not None
+        assert values_in(found) == before
 
 
 @pytest.mark.parametrize("power_lost", [False, True], ids=["process", "machine"])
