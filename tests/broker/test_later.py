@@ -97,6 +97,8 @@ def test_a_fresh_cluster_starts_without_what_nobody_has_asked_for() -> None:
         "headrace.metadata.feature_updates",
         "headrace.metadata.quorum_view",
         "headrace.metadata.reassignments",
+        "headrace.storage.inventory",
+        "mmap",
         "pathlib",
         "prometheus_client",
         "rich",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import fcntl
 import functools
-import mmap
 import os
 import re
 import stat as stat_bits
@@ -35,6 +34,7 @@ from headrace.storage.disk import (
 Result = TypeVar("Result")
 
 _VECTOR_LENGTH_MAX: Final = 1024  # IOV_MAX of every system we run on
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 class LocalDisk(Disk):
@@ -379,7 +379,7 @@ def _library() -> _Library:
 
 
 def _pages(start: int, end: int) -> int:
-    return (end - 1) // mmap.PAGESIZE - start // mmap.PAGESIZE + 1 if end > start else 0
+    return (end - 1) // _PAGE_BYTES - start // _PAGE_BYTES + 1 if end > start else 0
 
 
 _SYNC_FILE_RANGE_WRITE: Final = 2
