@@ -217,7 +217,7 @@ def _flat(assignment: Any) -> set[Partition]:
 def _state(group: Any) -> Any:
     if group is None:
         return None
-    volatile = {"members", "seen_topics", "times", "configs", "assign_after_ms"}
+    volatile = {"members", "seen_topics", "times", "configs", "assign_after_ms", "restless_until_ms"}
     told = {name: getattr(group, name) for name in ConsumerGroup.__slots__ if name not in volatile}
     return told, {member.id: (member.subscription, member.current) for member in group.members.values()}
 

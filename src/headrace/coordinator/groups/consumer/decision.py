@@ -143,6 +143,8 @@ class Decision:
         self._seen_topics = known.topics.version if is_whole else -1
         if self._must_bump or metadata_hash != group.metadata_hash:
             self.epoch = group.epoch + 1
+            if len(view.subscriptions) > 1:  # who is alone has nobody to wait for
+                group.restless_until_ms = self._now_ms + known.times(group).heartbeat_interval_ms
             self._outcome.records.append(records.group_metadata(group.group_id, self.epoch, metadata_hash))
             if group.has_old_metadata:
                 changed.append(records.no_partition_metadata(group.group_id))

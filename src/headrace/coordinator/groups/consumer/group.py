@@ -52,6 +52,7 @@ class ConsumerGroup:
         "owners",
         "regexes",
         "resolved",
+        "restless_until_ms",
         "seen_topics",
         "targets",
         "times",
@@ -84,6 +85,8 @@ class ConsumerGroup:
         """The state of the topics for which `metadata_hash` was looked at."""
         self.assign_after_ms = 0
         """When the next target assignment may be made."""
+        self.restless_until_ms = 0
+        """Its members have just changed, and so will what they own: until then all of them ask more often."""
         self.times: GroupTimes | None = None
         self.configs: object = None
         """What `times` was made from."""

@@ -51,7 +51,11 @@ Heartbeat: TypeAlias = m.ConsumerGroupHeartbeatRequest
 
 TEXT_MAX: Final = 1_000
 """Of an error: ids may be long, and no client reads a string beyond 32,767."""
-WAITING_INTERVAL_MS_MIN: Final = 100
+SOON: Final = 8
+"""So many times as often a member asks that shall hear soon of what the others do."""
+SOON_MS_MIN: Final = 100
+HEARTBEATS_MAX: Final = 2
+"""Of one group in a millisecond, from members that ask so often."""
 KINDS: Final = (3, 4, 5, 6, 7, 8, 16)
 """Of records: by the numbers in their keys."""
 
@@ -168,8 +172,11 @@ class ConsumerGroups:
         member.session_deadline_ms = deadline_ms = now_ms + times.session_timeout_ms
         if deadline_ms < member.session_timer_ms:
             self._sessions.renew(group, member.id, times.session_timeout_ms, now_ms)
+        interval_ms = times.heartbeat_interval_ms
+        if now_ms < group.restless_until_ms:
+            interval_ms = soon_ms(group, interval_ms)
         return m.ConsumerGroupHeartbeatResponse(
-            member_id=member.id, member_epoch=epoch, heartbeat_interval_ms=times.heartbeat_interval_ms
+            member_id=member.id, member_epoch=epoch, heartbeat_interval_ms=interval_ms
         )
 
     def describe(self, group_id: str) -> m.ConsumerGroupDescribeResponse.DescribedGroup:
@@ -228,9 +235,10 @@ class ConsumerGroups:
             self._sessions.begin_converted(group, now_ms)
         interval_ms = times.heartbeat_interval_ms
         is_behind = current.epoch < decision.epoch and current.state is MemberState.STABLE
-        if is_behind or current.state is MemberState.UNRELEASED_PARTITIONS:
-            # It waits for what others give up; how long its partitions are nobody's hangs on how often it asks.
-            interval_ms = min(interval_ms, max(interval_ms // 8, WAITING_INTERVAL_MS_MIN))
+        # Who waits for what others give up, and who may have to give up something, asks often: how long partitions are
+        # nobody's hangs on that.
+        if is_behind or current.state is MemberState.UNRELEASED_PARTITIONS or now_ms < group.restless_until_ms:
+            interval_ms = soon_ms(group, interval_ms)
         response = m.ConsumerGroupHeartbeatResponse(
             member_id=member_id, member_epoch=current.epoch, heartbeat_interval_ms=interval_ms
         )
@@ -339,6 +347,11 @@ class ConsumerGroups:
 
     def _new_member_id(self) -> str:
         return urlsafe_b64encode(self._context.random_bytes(16)).decode().rstrip("=")
+
+
+def soon_ms(group: ConsumerGroup, interval_ms: int) -> int:
+    """When a member is to ask again that would else ask after `interval_ms`."""
+    return min(interval_ms, max(interval_ms // SOON, SOON_MS_MIN, len(group.members) // HEARTBEATS_MAX))
 
 
 def _wishes(before: Subscription, body: Heartbeat, client_id: str, client_host: str) -> Subscription:
