@@ -15,7 +15,8 @@ from headrace.raft import metadata_log
 from headrace.raft.node.rpc import METADATA_TOPIC
 from headrace.replica.in_sync import InSync
 from headrace.replica.partition import Partition
-from headrace.storage import log_directory, scan
+from headrace.storage import opening as log_opening
+from headrace.storage import scan
 from headrace.storage.disk import DiskError
 from headrace.storage.log import Log
 from headrace.storage.producer_state import AppendedBatch, Origin, ProducerState
@@ -75,7 +76,7 @@ def opened(patch: pytest.MonkeyPatch, after: Callable[[Log], None], **saved_as: 
         after(log)
         return log
 
-    patch.setattr(log_directory, "open_log", opening)
+    patch.setattr(log_opening, "open_log", opening)
 
 
 def producers_are_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
