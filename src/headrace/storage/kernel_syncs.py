@@ -60,11 +60,12 @@ class KernelSyncs:
         "_context",
         "_controls",
         "_events",
+        "_first",
         "_free",
         "_groups",
         "_loop",
-        "_pointers",
         "_ready_fd",
+        "_submitted",
         "_system",
     )
 
@@ -81,8 +82,8 @@ class KernelSyncs:
         if self._system(calls.setup, DEPTH, ctypes.byref(self._context)) < 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
         self._controls = ctypes.create_string_buffer(_CONTROL.size * DEPTH)
-        first = ctypes.addressof(self._controls)
-        self._pointers = [ctypes.c_void_p(first + _CONTROL.size * number) for number in range(DEPTH)]
+        self._first = ctypes.addressof(self._controls)
+        self._submitted = (ctypes.c_void_p * DEPTH)()
         self._events = ctypes.create_string_buffer(_EVENT.size * DEPTH)
         self._free = deque(range(DEPTH))
         self._groups: list[_Group | None] = [None] * DEPTH
@@ -93,25 +94,25 @@ class KernelSyncs:
     def start(self, descriptors: Sequence[int], synced: Synced) -> bool:
         if len(descriptors) > len(self._free):
             return False
+        count = len(descriptors)
         group = _Group(synced)
-        for descriptor in descriptors:
-            number = self._free.popleft()
+        numbers = [self._free.popleft() for _ in descriptors]
+        for place, (number, descriptor) in enumerate(zip(numbers, descriptors, strict=True)):
             _CONTROL.pack_into(
                 self._controls,
                 _CONTROL.size * number,
                 *(number, 0, 0, _CODE_DATASYNC, 0, descriptor, 0, 0, 0, 0, _WITH_EVENT_DESCRIPTOR, self._ready_fd),
             )
-            if (
-                self._system(self._calls.submit, self._context, ctypes.c_long(1), ctypes.byref(self._pointers[number]))
-                != 1
-            ):
-                self._free.append(number)
-                logger.debug("the kernel does not sync by itself: %s", os.strerror(ctypes.get_errno()))
-                group.forget()
-                return False
+            self._submitted[place] = self._first + _CONTROL.size * number
+        begun: int = max(0, self._system(self._calls.submit, self._context, ctypes.c_long(count), self._submitted))
+        for number in numbers[:begun]:
             self._groups[number] = group
-            group.left += 1
-        return True
+        group.left = begun
+        if begun < count:
+            logger.debug("the kernel does not sync by itself: %s", os.strerror(ctypes.get_errno()))
+            self._free.extend(numbers[begun:])
+            group.forget()
+        return begun == count
 
     def _ready(self) -> None:
         try:
