@@ -131,6 +131,12 @@ class Runtime(Generic[S]):
         hosted = self._hosted.get(partition_for(key, partitions)) if partitions else None
         return None if hosted is None else hosted.shard
 
+    def hosted_of(self, key: str) -> HostedShard[S] | None:
+        """The shard of a key that may be asked for, as it is hosted here, for who has more to ask of it later."""
+        if not self._partitions or not fits_key(key):
+            return None
+        return self._hosted.get(partition_for(key, self._partitions))
+
     def ask_shard(self, index: int, operation: Operation[S], reply: Reply) -> None:
         """The same, by the number of the partition."""
         hosted = self._hosted.get(index)
@@ -236,6 +242,7 @@ class Runtime(Generic[S]):
         to_write, self._to_write = self._to_write, []
         for hosted in to_write:
             hosted.write()
+        self._replicas.flush_now()
 
     def bring_about(self, effect: Effect) -> None:
         try:

@@ -357,6 +357,11 @@ class Replicas:
             self._call_soon(self._flush)
         self._flushing_soon[partition] = None
 
+    def flush_now(self) -> None:
+        """For who appends at the end of the round: what was to be flushed then may be."""
+        if self._flushing_soon:
+            self._flush()
+
     def hold_flushes(self, partition: Partition) -> None:
         """Until `release_flushes`, appends go on and what must be on the disk waits: a copy is about to have it all."""
         self._held_flushes.setdefault(partition, False)
