@@ -21,7 +21,7 @@ from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import GroupType
 from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.offsets.offsets import Offsets
-from headrace.coordinator.shard import ProducerStamp, StateRecord
+from headrace.coordinator.shard import Outcome, ProducerStamp, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
@@ -202,7 +202,18 @@ class Script:
             ],
         )
         answer = Answer()
-        self.run.ask(lambda shard, now_ms: shard.offsets.commit(body, version, answer, now_ms), answer)
+
+        def commit(shard: GroupShard, now_ms: int) -> Outcome:
+            plan = shard.offsets.plan(body, version)
+            outcome = shard.offsets.commit(body, version, answer, now_ms)
+            if plan is not None:
+                asked = [partition for topic in body.topics for partition in topic.partitions]
+                offsets = tuple(partition.committed_offset for partition in asked)
+                epochs = tuple(partition.committed_leader_epoch for partition in asked)
+                assert plan.commit(offsets, epochs, answer, shard, now_ms) == outcome, "as if it came again"
+            return outcome
+
+        self.run.ask(commit, answer)
         return _errors(places, answer)
 
     def _txn(self, producer_id: int, group: str, words: list[str]) -> str:

@@ -118,9 +118,11 @@ class Coordinators:
 
     def routes(self) -> list[Route]:
         offsets, groups, consumer_groups = self.offsets, self.group_apis, self.consumer_groups
+        commits = Route("OffsetCommit", offsets.commit, errors=offsets.commit_errors)
+        offsets.commit_figures = commits.figures
         return [
             Route("FindCoordinator", self._find_coordinator.handle),
-            Route("OffsetCommit", offsets.commit, errors=offsets.commit_errors),
+            commits,
             Route("OffsetFetch", offsets.fetch, errors=offsets.fetch_errors),
             Route("OffsetDelete", offsets.delete, errors=offsets.delete_errors),
             Route("JoinGroup", groups.join, errors=groups.join_errors),

@@ -94,6 +94,9 @@ class Router:
 
     def handle(self, connection: Connection, frame: memoryview) -> RequestFigures | None:
         """What a listener calls with each frame. Raises ProtocolError for what ends the connection."""
+        repeated = connection.repeated
+        if repeated is not None and (figures := repeated.take(connection, frame)) is not None:
+            return figures
         request = read_request(frame, self._elements_max)
         if isinstance(request, Unsupported):
             self._unsupported(connection, request)

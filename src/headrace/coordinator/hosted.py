@@ -259,7 +259,7 @@ class HostedShard(Generic[S]):
         assert self._partition is not None
         assert self._shard is not None
         records, stamp = outcome.records, outcome.stamp
-        limit = self._partition.log.config.max_message_bytes - _BATCH_OVERHEAD_BYTES
+        limit = self._partition.log.rules.max_message_bytes - _BATCH_OVERHEAD_BYTES
         batches = self._batches
         if len(records) == 1:  # as nearly all are: a commit, which joins others or is joined by them
             key, value = records[0]

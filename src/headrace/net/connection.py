@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.errors import ProtocolError
 from headrace.metrics.requests import RequestFigures
@@ -80,8 +80,10 @@ class Slot:
     def _there(self) -> None:
         """The reply is: from now on it waits to be sent."""
         if self._figures is not None:
-            now_ns = self._connection.listener.stopwatch.clock_ns()
-            self._figures.remote_wait.observe(now_ns - self._since_ns)
+            now_ns = self._connection._stopwatch.clock_ns()
+            wait_ns, found = now_ns - self._since_ns, self._figures.remote_wait
+            found.counts[wait_ns.bit_length()] += 1
+            found.sum_ns += wait_ns
             self._since_ns = now_ns
 
     def _sent(self) -> None:
@@ -90,6 +92,13 @@ class Slot:
             now_ns = self._connection.listener.stopwatch.clock_ns()
             self._figures.send.observe(now_ns - self._since_ns)
             self._since_ns = now_ns
+
+
+class Repeated(Protocol):
+    """A request that a client sends again and again, of which little changes: so most of it is known beforehand."""
+
+    def take(self, connection: Connection, frame: memoryview) -> RequestFigures | None:
+        """Handles it when it comes again; None for a frame that is another request."""
 
 
 class Connection(FrameProtocol):
@@ -113,6 +122,7 @@ class Connection(FrameProtocol):
         "listener",
         "peer_host",
         "peer_port",
+        "repeated",
         "state",
     )
 
@@ -124,6 +134,8 @@ class Connection(FrameProtocol):
         self.peer_port = 0
         self.state: Any = None
         """What the layer above keeps for this connection."""
+        self.repeated: Repeated | None = None
+        """A request that has come, and may come again."""
         self.active_at = 0
         """The listener's tick at which bytes last came or went."""
         self._transport: asyncio.Transport | None = None
@@ -226,16 +238,15 @@ class Connection(FrameProtocol):
             if self._queued_bytes >= self.listener.limits.write_bytes:
                 self._update_reading()
             return
-        buffers: list[Any] = []
-        while slots and slots[0]._is_filled:
-            sent = slots.popleft()
-            self._queued_bytes -= sent._queued_bytes
-            buffers += sent._buffers
-            if (figures := sent._figures) is not None:
-                now_ns = slot._since_ns or self.listener.stopwatch.clock_ns()
-                figures.total.observe(now_ns - sent._read_ns)
-                if sent is not slot:
-                    figures.send.observe(now_ns - sent._since_ns)
+        if len(slots) == 1:  # the one request that is under way, as nearly always
+            slots.popleft()
+            buffers = slot._buffers
+            if (figures := slot._figures) is not None:
+                total_ns, found = slot._since_ns - slot._read_ns, figures.total
+                found.counts[total_ns.bit_length()] += 1
+                found.sum_ns += total_ns
+        else:
+            buffers = self._take_filled(slot)
         if (
             buffers
             and not (slots or self._is_holding or self._is_round_due or self._has_ended)
@@ -271,6 +282,21 @@ class Connection(FrameProtocol):
         self._slot_filled(slot)
         if self._slots and self._slots[0]._sending is not None:
             self._slot_sends(self._slots[0])
+
+    def _take_filled(self, slot: Slot) -> list[Any]:
+        """The replies that wait no more: that of the first slot, which was filled now, and those behind it."""
+        slots = self._slots
+        buffers: list[Any] = []
+        while slots and slots[0]._is_filled:
+            sent = slots.popleft()
+            self._queued_bytes -= sent._queued_bytes
+            buffers += sent._buffers
+            if (figures := sent._figures) is not None:
+                now_ns = slot._since_ns or self._stopwatch.clock_ns()
+                figures.total.observe(now_ns - sent._read_ns)
+                if sent is not slot:
+                    figures.send.observe(now_ns - sent._since_ns)
+        return buffers
 
     def _end_round(self) -> None:
         self._is_round_due = False

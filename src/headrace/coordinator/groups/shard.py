@@ -26,15 +26,18 @@ class GroupShard:
         self.classic = ClassicGroups(context)
         self.consumer = ConsumerGroups(context, self.classic)
         self._parts: list[Part] = [self.offsets, self.classic, self.consumer]
-        self._by_kind = {kind: part for part in self._parts for kind in part.kinds}
+        self._by_kind = {
+            kind.to_bytes(2, signed=True): (kind, part.replay) for part in self._parts for kind in part.kinds
+        }
+        """What replays a record, by how its key begins."""
 
     def replay(
         self, key: bytes, value: bytes | None, offset: int, timestamp_ms: int, stamp: ProducerStamp | None
     ) -> None:
-        kind = int.from_bytes(key[:2], signed=True)
-        part = self._by_kind.get(kind)
-        if part is not None:
-            part.replay(kind, key, value, offset, timestamp_ms, stamp)
+        found = self._by_kind.get(key[:2])
+        if found is not None:
+            kind, replay = found
+            replay(kind, key, value, offset, timestamp_ms, stamp)
 
     def replay_end(self, stamp: ProducerStamp, is_commit: bool) -> None:
         self.offsets.replay_end(stamp, is_commit)

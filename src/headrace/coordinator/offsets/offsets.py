@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import NO_GENERATION, Group, SimpleGroup
+from headrace.coordinator.offsets.commit_plan import CommitPlan
 from headrace.coordinator.offsets.deleted_topics import DeletedTopics, is_of_another
 from headrace.coordinator.offsets.expiry import Expiry
 from headrace.coordinator.offsets.records import (
@@ -37,6 +38,8 @@ IDS_SINCE: Final = 10
 """From this version of OffsetCommit and OffsetFetch on, topics are named by their ids."""
 NO_RETENTION: Final = -1
 FOREVER_MS: Final = 2**63 - 1
+DECODED_MAX: Final = 10_000
+"""Keys that are known from planned commits."""
 _NOTHING: Final[Partitions] = {}
 
 CommitTopic: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
@@ -53,7 +56,7 @@ DeletedPartition: TypeAlias = m.OffsetDeleteResponse.OffsetDeleteResponsePartiti
 class Offsets:
     """The part of a group shard that is about offsets."""
 
-    __slots__ = ("_context", "_deleted", "_expiry", "store")
+    __slots__ = ("_context", "_decoded", "_deleted", "_expiry", "store")
 
     kinds: Final = (LEGACY_KIND, KIND)
 
@@ -62,6 +65,8 @@ class Offsets:
         self.store = OffsetStore()
         self._expiry = Expiry(context, self.store)
         self._deleted = DeletedTopics(context, self.store)
+        self._decoded: dict[bytes, tuple[str, str, int]] = {}
+        """Some keys, and what they say: of commits that come again and again."""
 
     # ------------------------------------------------------------------------------------------------------- committing
 
@@ -70,7 +75,7 @@ class Offsets:
         context = self._context
         error = Error.NONE
         try:
-            group = self._group_for_commit(body, version)
+            group = self.group_for_commit(body, version)
             group.validate_commit(
                 body.member_id,
                 body.group_instance_id,
@@ -114,6 +119,29 @@ class Offsets:
                 answers.append(CommitPartition(partition_index=index, error_code=answer))
             topics.append(CommitTopic(name=topic.name, topic_id=topic.topic_id, partitions=answers))
         return Outcome(records, [(reply, m.OffsetCommitResponse(topics=topics))])
+
+    def plan(self, body: m.OffsetCommitRequest, version: int) -> CommitPlan | None:
+        """What to do when this request comes again with other offsets; None where that can't be said beforehand."""
+        image, decoded = self._context.image, self._decoded
+        metadata_max = self._context.offsets_config.offset_metadata_max_bytes
+        if body.retention_time_ms != NO_RETENTION:
+            return None
+        topic_ids, keys = [], []
+        for topic in body.topics:
+            name, topic_id, unknown = self._topic(topic.name, topic.topic_id, version)
+            if unknown:
+                return None
+            known = image.topics[topic_id].partitions
+            for partition in topic.partitions:
+                if partition.partition_index not in known or len(partition.committed_metadata or "") > metadata_max:
+                    return None
+                keys.append((body.group_id, name, partition.partition_index))
+            topic_ids.append(topic_id)
+        plan = CommitPlan(body, version, image, topic_ids)
+        if len(decoded) + len(keys) > DECODED_MAX:
+            decoded.clear()
+        decoded.update(zip(plan.keys, keys, strict=True))
+        return plan
 
     def commit_in_transaction(self, body: m.TxnOffsetCommitRequest, version: int, reply: Reply, now_ms: int) -> Outcome:
         """TxnOffsetCommit, of a producer that was verified. Its offsets count when its transaction is committed."""
@@ -163,7 +191,7 @@ class Offsets:
             stamp=ProducerStamp(body.producer_id, body.producer_epoch),
         )
 
-    def _group_for_commit(self, body: m.OffsetCommitRequest, version: int) -> Group:
+    def group_for_commit(self, body: m.OffsetCommitRequest, version: int) -> Group:
         group = self._context.groups.get(body.group_id)
         if group is None:
             if body.generation_id_or_member_epoch > NO_GENERATION:
@@ -299,7 +327,7 @@ class Offsets:
         timestamp_ms: int,
         stamp: ProducerStamp | None,
     ) -> None:
-        group_id, topic, partition = decode_key(key)
+        group_id, topic, partition = self._decoded.get(key) or decode_key(key)
         if value is None:
             self.store.remove(group_id, topic, partition)
             self._forget_simple(group_id)

@@ -24,7 +24,7 @@ NO_TIMESTAMP: Final = -1
 
 _EXPIRING: Final = 1
 """The one version of the value that says when it expires (commits of before KIP-211)."""
-_WITH_ID: Final = 4
+WITH_ID: Final = 4
 
 _int16 = Struct(">h").pack
 _unpack_int16 = Struct(">H").unpack_from
@@ -33,8 +33,12 @@ _int32 = Struct(">i").pack
 _value_start = Struct(">hqi")
 _int64 = Struct(">q")
 _KIND_BYTES: Final = _int16(KIND)
-_ID_TAG: Final = b"\x01\x00\x10"
+ID_TAG: Final = b"\x01\x00\x10"
 """One tagged field, the first, of 16 bytes."""
+
+_USUAL_BYTES: Final = 42
+_USUAL_START: Final = _int16(WITH_ID)
+"""Of what `encode_commit` writes when there is no metadata, as nearly always."""
 
 
 class Committed(NamedTuple):
@@ -69,10 +73,10 @@ def encode_commit(
         )
         return encode_value(value, _EXPIRING)
     text = metadata.encode()
-    tags = _ID_TAG + topic_id if topic_id != NO_ID else b"\x00"
+    tags = ID_TAG + topic_id if topic_id != NO_ID else b"\x00"
     return b"".join(
         (
-            _value_start.pack(_WITH_ID, offset, leader_epoch),
+            _value_start.pack(WITH_ID, offset, leader_epoch),
             uvarint(len(text) + 1),
             text,
             _int64.pack(commit_timestamp_ms),
@@ -108,7 +112,7 @@ def stored(kind: int, value: bytes, record_offset: int) -> bytes:
     There may be millions: as one object each, that the garbage collector has nothing to do with, and that is looked
     into when somebody asks. What `encode_commit` does not write is read here, so that damage is found at the load.
     """
-    if kind != KIND or not _is_whole(value):
+    if kind != KIND or not (_is_usual(value) or _is_whole(value)):
         found = decode_commit(kind, value, record_offset)
         if kind == LEGACY_KIND:
             value = encode_commit(found.offset, -1, found.metadata, found.commit_timestamp_ms, NO_TIMESTAMP, NO_ID)
@@ -154,10 +158,19 @@ _KEY: Final = m.OffsetCommitKey()
 _LEGACY_KEY: Final = m.LegacyOffsetCommitKey()
 
 
+def _is_usual(value: bytes) -> bool:
+    return (
+        len(value) == _USUAL_BYTES
+        and value[14] == 1
+        and value.startswith(_USUAL_START)
+        and value.startswith(ID_TAG, _USUAL_BYTES - 19)
+    )
+
+
 def _is_whole(value: bytes) -> bool:
     """What `encode_commit` writes, in the usual case: the version with the id, and a short text."""
     size = len(value)
-    if size < 24 or value[0] or value[1] != _WITH_ID or not 0 < value[14] < 128:
+    if size < 24 or value[0] or value[1] != WITH_ID or not 0 < value[14] < 128:
         return False
     end = 22 + value[14]
-    return (size == end + 1 and not value[end]) or (size == end + 19 and value[end : end + 3] == _ID_TAG)
+    return (size == end + 1 and not value[end]) or (size == end + 19 and value[end : end + 3] == ID_TAG)

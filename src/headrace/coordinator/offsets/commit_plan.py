@@ -1,0 +1,121 @@
+"""What a commit that comes again and again says besides its offsets, worked out once. PURE.
+
+Consumers commit the same partitions every time. Which records that makes and what is answered is known, then, as long
+as the topics are the same; whether the member may still commit is asked each time.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from headrace.coordinator.offsets.records import ID_TAG, WITH_ID, encode_key
+from headrace.coordinator.shard import Outcome, Reply, StateRecord
+from headrace.errors import Error, Refused
+from headrace.metadata.image import Image
+from headrace.protocol import messages as m
+from headrace.protocol.wire import uvarint
+
+if TYPE_CHECKING:
+    from headrace.coordinator.groups.shard import GroupShard
+
+
+class CommitPlan:
+    """Of one request, all of whose partitions there are, and none of which has too much metadata."""
+
+    __slots__ = (
+        "_generation",
+        "_image",
+        "_member_id",
+        "_topics",
+        "body",
+        "group_id",
+        "keys",
+        "packs",
+        "response",
+        "version",
+    )
+
+    def __init__(self, body: m.OffsetCommitRequest, version: int, image: Image, topic_ids: list[bytes]) -> None:
+        """`topic_ids` are those of its topics, in their order."""
+        self.body = body
+        self.version = version
+        self.group_id = body.group_id
+        self._member_id = body.member_id
+        self._generation = body.generation_id_or_member_epoch
+        self._image = image
+        self._topics = [(topic_id, image.topics[topic_id]) for topic_id in topic_ids]
+        self.keys: list[bytes] = []
+        self.packs: list[tuple[Any, bytes, bytes]] = []
+        """How the value of each partition is packed, its metadata, and what follows its time."""
+        for asked, (topic_id, topic) in zip(body.topics, self._topics, strict=True):
+            for partition in asked.partitions:
+                self.keys.append(encode_key(body.group_id, topic.name, partition.partition_index))
+                self.packs.append(_pack_of(partition.committed_metadata or "", topic_id))
+        self.response = self.refused(Error.NONE)
+        """When all is well. Nobody changes it."""
+
+    def commit(
+        self, offsets: tuple[int, ...], epochs: tuple[int, ...], reply: Reply, shard: GroupShard, now_ms: int
+    ) -> Outcome:
+        """The same as `Offsets.commit` of the request with these offsets, while it `holds`."""
+        group, body = shard.context.groups.get(self.group_id), self.body
+        try:
+            if group is None:
+                group = shard.offsets.group_for_commit(body, self.version)
+            group.validate_commit(
+                self._member_id, body.group_instance_id, self._generation, self.version, is_transactional=False
+            )
+        except Refused as refused:
+            return Outcome([], [(reply, self.refused(refused.error))])
+        if self._member_id:
+            group.committed(self._member_id, now_ms)
+        if len(offsets) == 1:
+            pack, before, after = self.packs[0]
+            records = [StateRecord(self.keys[0], pack(WITH_ID, offsets[0], epochs[0], before, now_ms, after))]
+        else:
+            records = [
+                StateRecord(key, pack(WITH_ID, offset, epoch, before, now_ms, after))
+                for key, (pack, before, after), offset, epoch in zip(
+                    self.keys, self.packs, offsets, epochs, strict=True
+                )
+            ]
+        return Outcome(records, [(reply, self.response)])
+
+    def holds(self, image: Image) -> bool:
+        """Its topics are what they were."""
+        if image is self._image:
+            return True
+        if any(image.topics.get(topic_id) is not topic for topic_id, topic in self._topics):
+            return False
+        self._image = image
+        return True
+
+    def refused(self, error: Error) -> m.OffsetCommitResponse:
+        """The response that says this of all partitions."""
+        kind = m.OffsetCommitResponse
+        return kind(
+            topics=[
+                kind.OffsetCommitResponseTopic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        kind.OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                        for partition in topic.partitions
+                    ],
+                )
+                for topic in self.body.topics
+            ]
+        )
+
+
+def _pack_of(metadata: str, topic_id: bytes) -> tuple[Any, bytes, bytes]:
+    text = metadata.encode()
+    before, after = uvarint(len(text) + 1) + text, ID_TAG + topic_id
+    return _struct(len(before)).pack, before, after
+
+
+@lru_cache(64)
+def _struct(before_bytes: int) -> Struct:
+    return Struct(f">hqi{before_bytes}sq{len(ID_TAG) + 16}s")
