@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from headrace.protocol.message import Message, make_class
+from headrace.protocol.message import FILLED_SLOWLY, Message, make_class
 from headrace.protocol.messages import FetchResponse, MetadataRequest, ProduceResponse, RequestHeader
 from headrace.protocol.shape import message_names, shape
 from headrace.protocol.wire import join_tags
@@ -60,7 +60,7 @@ def test_the_first_message_of_a_class_is_made_as_all_others_are(name: str) -> No
     with pytest.raises(TypeError, match="'nonsense'"):
         made(nonsense=1)
     made = make_class(shape(name))
-    first, others = made(), [made() for _ in range(2)]
+    first, others = made(), [made() for _ in range(FILLED_SLOWLY + 1)]
     values = {field: getattr(first, field) for field in made.__slots__}
     for other in (*others, make_class(shape(name))(**values)):
         assert repr(other) == repr(first)

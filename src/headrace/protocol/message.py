@@ -13,6 +13,8 @@ from headrace.protocol.wire import split_tags
 
 LONGEST_BYTES_SHOWN: Final = 24
 LONGEST_LIST_SHOWN: Final = 20
+FILLED_SLOWLY: Final = 8
+"""Messages of a class, before it is worth a constructor that is compiled."""
 
 
 class Message:
@@ -107,13 +109,17 @@ def _make_class(shape: Shape, struct: Struct, qualified_name: str, made: dict[st
 
 
 def _first_init(struct: Struct, made: dict[str, type[Message]]) -> Callable[..., None]:
-    """Fills the first message of the class field by field: a start has one of many, sooner than it is compiled."""
+    """Fills the first messages of a class field by field: a start makes many of which there are not more, and to compile
+    the real one takes longer."""
+    left = FILLED_SLOWLY
 
     def __init__(self: Message, **values: Any) -> None:
-        message: Any = made[struct.name]
-        message.__init__ = second
-        if not values.keys() <= set(self.__slots__):
-            second(self, **values)  # which says what is wrong
+        nonlocal left
+        left -= 1
+        if left < 0 or not values.keys() <= set(self.__slots__):
+            message: Any = made[struct.name]
+            message.__init__ = _make_init(struct, made)
+            message.__init__(self, **values)
             return
         self.unknown_tags = None
         for field in struct.fields:
@@ -121,11 +127,6 @@ def _first_init(struct: Struct, made: dict[str, type[Message]]) -> Callable[...,
             if value is FRESH:
                 value = [] if field.is_array else made[field.type]()
             setattr(self, field.name, value)
-
-    def second(self: Message, **values: Any) -> None:
-        message: Any = made[struct.name]
-        message.__init__ = _make_init(struct, made)
-        message.__init__(self, **values)
 
     return __init__
 
