@@ -109,7 +109,7 @@ def _make_class(shape: Shape, struct: Struct, qualified_name: str, made: dict[st
 
 
 def _first_init(struct: Struct, made: dict[str, type[Message]]) -> Callable[..., None]:
-    """Fills the first messages of a class field by field: a start makes many of which there are not more, and to compile
+    """Fills the first messages of a class field by field: a start makes many of which there are no more, and to compile
     the real one takes longer."""
     left = FILLED_SLOWLY
 
