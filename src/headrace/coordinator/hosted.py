@@ -21,8 +21,9 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.protocol.batch import NO_EPOCH, NO_PRODUCER
 from headrace.protocol.batch import Batch as RecordBatch
-from headrace.protocol.batch_builder import build
+from headrace.protocol.batch_builder import build, build_encoded
 from headrace.protocol.compression import Compression
+from headrace.protocol.kernel_writer import encode
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait, Waits
 from headrace.storage.append import Appended, Prepared
@@ -273,7 +274,8 @@ class HostedShard(Generic[S]):
                 batches[-1][1].append((key, value, (), now_ms))
                 self._shard.replay(key, value, self._next_offset, now_ms, stamp)
                 self._next_offset += 1
-                self._write_soon()
+                if not self._is_dirty:
+                    self._write_soon()
                 return True
         sizes = [_size(record) for record in records]
         total = sum(sizes)
@@ -343,6 +345,8 @@ class HostedShard(Generic[S]):
         stamp: ProducerStamp | None,
         records: list[tuple[bytes | None, bytes | None, tuple[()], int]],
     ) -> memoryview:
+        if stamp is None and self._host.compression is Compression.NONE:  # as nearly always
+            return memoryview(build_encoded(encode(records)))
         producer_id, producer_epoch = stamp or (NO_PRODUCER, NO_EPOCH)
         return memoryview(
             build(
