@@ -62,6 +62,7 @@ def test_a_deleted_topic_is_gone_with_its_files_and_whoever_waits_is_told() -> N
     host.drain()
     for _ in host.directories.look_after():
         pass
+    host.drain()
     assert not [name for name in host.disks[0].names() if name.startswith("t-0")]
 
 

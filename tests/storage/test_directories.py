@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.storage.disk import DiskInUse, SyncFailed
+from headrace.storage.disk import DiskError, DiskInUse, SyncFailed
 from headrace.storage.identity import MetaProperties, WrongDirectory
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.progress import Progress
@@ -181,6 +181,8 @@ def test_a_deleted_partition_keeps_its_readers_and_is_removed_in_time() -> None:
     assert any("-delete" in name for name in node.disks[0].names())
     node.now_ms += 20
     node.look_after()
+    assert any("-delete" in name for name in node.disks[0].names()), "a worker removes it, and not the loop"
+    node.drain()
     assert not any("-delete" in name for name in node.disks[0].names())
     assert len(reader.take()) > 150
 
@@ -207,7 +209,37 @@ def test_retention_works_through_the_directory() -> None:
     assert any(name.endswith(".deleted") for name in node.disks[0].names("t-0"))
     node.now_ms += 20
     node.look_after()
+    assert any(name.endswith(".deleted") for name in node.disks[0].names("t-0")), "a worker removes them"
+    told: list[bool] = []
+    node.directories.all[0].rest(lambda: told.append(True))
+    assert not told, "who stops waits for that"
+    node.drain()
+    assert told
     assert not any(name.endswith(".deleted") for name in node.disks[0].names("t-0"))
+
+
+def test_a_file_that_can_not_be_removed_keeps_no_other(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(config=SMALL.replace(retention_bytes=1500))
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 40)
+    log.set_high_watermark(40)
+    node.look_after()
+    first = next(name for name in node.disks[0].names("t-0") if name.endswith(".deleted"))
+    remove = FaultyDisk.remove
+
+    def refuse(disk: FaultyDisk, path: str) -> None:
+        if path.endswith(first):
+            raise DiskError(path, "no")
+        remove(disk, path)
+
+    monkeypatch.setattr(FaultyDisk, "remove", refuse)
+    node.now_ms += 20
+    node.look_after()
+    node.drain()
+    assert [name for name in node.disks[0].names("t-0") if name.endswith(".deleted")] == [first]
+    assert "what was deleted can't be removed" in caplog.text
 
 
 # ------------------------------------------------------------------------------------------- what was deleted stays so

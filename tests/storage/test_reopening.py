@@ -323,6 +323,7 @@ def test_hazard_9_a_deleted_partition_goes_although_it_could_not_be_opened(when:
     assert log.log_end_offset == 0
     node.now_ms += 1000
     node.look_after()
+    node.drain()
     assert not [name for name in node.disks[0].names() if name.endswith("-delete")]
 
 

@@ -30,6 +30,7 @@ from headrace.storage.index import RELATIVE_OFFSET_MAX
 from headrace.storage.log_options import LogOptions
 from headrace.storage.lookup import Stamped
 from headrace.storage.offset_index import OffsetIndex
+from headrace.storage.partition_folder import remove_files
 from headrace.storage.place import Place
 from headrace.storage.producer_state import Origin, ProducerState
 from headrace.storage.read import Fetched
@@ -526,17 +527,16 @@ class Log:
     def doom(self, file_names: list[str], now_ms: int) -> None:
         self._doomed.append((now_ms + self._config.file_delete_delay_ms, file_names))
 
-    def sweep(self, now_ms: int = _NEVER) -> int:
-        """Removes the files whose time has come, all of them without a time; returns how many those were."""
-        count = 0
+    def take_doomed(self, now_ms: int = _NEVER) -> list[str]:
+        """The paths of the files whose time has come, all of them without a time: whoever takes them removes them."""
+        taken: list[str] = []
         while self._doomed and self._doomed[0][0] <= now_ms:
-            for name in self._doomed.pop(0)[1]:
-                try:
-                    self.place.remove(name)
-                except FileVanished:
-                    continue
-                count += 1
-        return count
+            taken += [self.place.path(name) for name in self._doomed.pop(0)[1]]
+        return taken
+
+    def sweep(self, now_ms: int = _NEVER) -> int:
+        """Removes these files on the spot; returns how many those were."""
+        return remove_files(self.place.disk, self.take_doomed(now_ms))
 
     # --------------------------------------------------------------------------------------------------------- closing
 

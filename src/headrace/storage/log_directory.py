@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 
 from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
@@ -42,7 +43,7 @@ from headrace.storage.log import Log
 from headrace.storage.log_options import LogOptions
 from headrace.storage.names import Fate
 from headrace.storage.opening import make_durable, open_in
-from headrace.storage.partition_folder import is_partition_folder, is_unmade, put_topic_id, remove_folder
+from headrace.storage.partition_folder import is_partition_folder, is_unmade, put_topic_id, remove_files, remove_folder
 from headrace.storage.place import Place
 from headrace.storage.progress import Progress
 from headrace.storage.recovery import Saved
@@ -63,7 +64,7 @@ class Ports:
     workers_of: Callable[[Disk], Workers]
     """Runs what blocks for a disk: the checkpoints."""
     openers_of: Callable[[Disk], Workers] | None = None
-    """Runs what may block for long: a log is opened while others are in use. Those of the checkpoints without."""
+    """Runs what may block for long: a log is opened, files are removed. Those of the checkpoints without."""
 
 
 @plain
@@ -84,7 +85,9 @@ class LogDirectory:
         "_lock",
         "_offline",
         "_on_offline",
+        "_openers",
         "_ports",
+        "_removals",
         "_reopening",
         "_resting",
         "_shared",
@@ -117,6 +120,8 @@ class LogDirectory:
         self._waiting: list[Callable[[BaseException | None], None]] = []
         """Who wants to hear of the next checkpoint."""
         self.logs: dict[TopicPartition, Log] = {}
+        self._removals = 0
+        """Jobs of workers that remove files."""
         self._resting: list[Callable[[], None]] = []
         """Who wants to hear that no worker has anything of this directory in hand."""
         self.offline_logs: dict[TopicPartition, OfflineLog] = {}
@@ -137,11 +142,12 @@ class LogDirectory:
             raise
         self._flusher = ports.flusher_of(disk, self.go_offline)
         self._workers = ports.workers_of(disk)
+        self._openers = self._workers if ports.openers_of is None else ports.openers_of(disk)
         self._reopening = Reopening(
             disk,
             shared,
             self._flusher,
-            self._workers if ports.openers_of is None else ports.openers_of(disk),
+            self._openers,
             ports.now_ms,
             offline=self.offline_logs,
             logs=self.logs,
@@ -428,7 +434,7 @@ class LogDirectory:
         self._rest()
 
     def _rest(self) -> None:
-        if self._reopening.key is None and not self._is_writing:
+        if self._reopening.key is None and not self._is_writing and not self._removals:
             resting, self._resting = self._resting, []
             for rested in resting:
                 rested()
@@ -442,13 +448,28 @@ class LogDirectory:
             if self.offline is None and log.offline is None:
                 try:
                     log.retain(now_ms)
-                    log.sweep(now_ms)
                 except DiskError as error:
                     logger.error("%s can't be looked after: %s", log.place.folder, error)
+                if paths := log.take_doomed(now_ms):
+                    self._remove(partial(remove_files, self.disk, paths))
             yield
         while self.doomed and self.doomed[0][0] <= now_ms:
-            remove_folder(self.disk, self.doomed.pop(0)[1])
+            self._remove(partial(remove_folder, self.disk, self.doomed.pop(0)[1]))
             yield
+
+    def _remove(self, job: Callable[[], object]) -> None:
+        """Away from the loop: to give back a gigabyte takes a file system a good part of a second."""
+
+        def removed(result: object, error: BaseException | None) -> None:
+            self._removals -= 1
+            if isinstance(error, HeadraceError):
+                logger.error("what was deleted can't be removed: %s", error)
+            elif error is not None:
+                raise error
+            self._rest()
+
+        self._removals += 1
+        self._openers.run(job, removed)
 
     def expire_producers(self, expiration_ms: int) -> Iterator[None]:
         """Forgets producers that were silent for long, one log at a time."""

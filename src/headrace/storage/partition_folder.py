@@ -81,6 +81,23 @@ def _is_reserved(disk: Disk, path: str) -> bool:
         file.close()
 
 
+def remove_files(disk: Disk, paths: list[str]) -> int:
+    """Removes files of partitions; returns how many were still there. One that can't be removed keeps no other."""
+    count = 0
+    failure: DiskError | None = None
+    for path in paths:
+        try:
+            disk.remove(path)
+            count += 1
+        except FileVanished:
+            continue
+        except DiskError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return count
+
+
 def remove_folder(disk: Disk, folder: str) -> None:
     """Removes a partition's folder and what is in it. One that is gone in part already is fine."""
     try:
