@@ -37,7 +37,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 class Defect(NamedTuple):
     plant: Plant
     seeds: int
-    """Within how many seeds it must be found."""
+    """Within how many seeds it must be found: several times what it takes in the mean, as any change moves them."""
     first: int = 0
     """The first of them: what is found late from 0 on is told in the decision, and costs the suite less so."""
 
@@ -155,11 +155,11 @@ def told_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 DEFECTS: dict[str, Defect] = {
-    "a fenced generation commits": Defect(fenced_generations_may_commit, 60, 100),
-    "a commit in the name of the next generation": Defect(members_commit_in_the_name_of_the_next_generation, 90, 44),
+    "a fenced generation commits": Defect(fenced_generations_may_commit, 250, 100),
+    "a commit in the name of the next generation": Defect(members_commit_in_the_name_of_the_next_generation, 350, 16),
     "markers lost": Defect(markers_are_lost_with_the_coordinator, 40),
     "a late batch not verified": Defect(what_comes_late_is_not_verified, 40),
-    "a late end": Defect(a_late_end_ends_what_is_open, 90, 32),
+    "a late end": Defect(a_late_end_ends_what_is_open, 350, 32),
     "zombies not fenced": Defect(zombies_are_not_fenced, 40),
     "producer ids given twice": Defect(producer_ids_are_given_twice, 20),
     "offsets lost at the load": Defect(offsets_are_lost_at_the_load, 30),
@@ -168,7 +168,7 @@ DEFECTS: dict[str, Defect] = {
     "open transactions read": Defect(the_last_stable_offset_is_the_high_watermark, 20),
     "aborted transactions read": Defect(aborted_transactions_are_not_told, 20),
     "open transactions forgotten at a restart": Defect(producers_are_forgotten_at_a_restart, 30),
-    "told before it is committed": Defect(told_before_it_is_committed, 60, 12),
+    "told before it is committed": Defect(told_before_it_is_committed, 250, 12),
 }
 
 
