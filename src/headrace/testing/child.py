@@ -78,9 +78,12 @@ class NodeProcess:
 
 def main(given: str) -> int:
     wanted: dict[str, Any] = json.loads(given)
-    stopping = threading.Event()
+    # The system may hand a signal to any thread, and then nothing wakes this one but what comes through a descriptor.
+    stopping, stop = os.pipe()
+    os.set_blocking(stop, False)
+    signal.set_wakeup_fd(stop)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, frame: stopping.set())
+        signal.signal(number, lambda number, frame: None)
 
     try:
         with uncollected():
@@ -91,15 +94,15 @@ def main(given: str) -> int:
         print(json.dumps({"failure": str(failure)}), flush=True)
         return 1
     print(json.dumps({"address": node.address}), flush=True)
-    threading.Thread(target=_wait_for_parent, args=(stopping,), daemon=True).start()
-    stopping.wait()
+    threading.Thread(target=_wait_for_parent, args=(stop,), daemon=True).start()
+    os.read(stopping, 1)
     node.stop()
     return 0
 
 
-def _wait_for_parent(stopping: threading.Event) -> None:
+def _wait_for_parent(stop: int) -> None:
     sys.stdin.read()
-    stopping.set()
+    os.write(stop, b"\0")
 
 
 if __name__ == "__main__":
