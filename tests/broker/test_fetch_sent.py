@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker import loggers
 from headrace.broker.fetch import Fetching
 from headrace.broker.local import local_ports
 from headrace.broker.node import Node
@@ -29,8 +31,11 @@ BATCHES = 40
 
 
 @asynccontextmanager
-async def node_with_records(folder: Path, partitions: int) -> AsyncIterator[tuple[Node, Peer]]:
-    texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), "http.listen": "off"}
+async def node_with_records(folder: Path, partitions: int, **settings: str) -> AsyncIterator[tuple[Node, Peer]]:
+    """Settings are named with underscores."""
+    texts = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(folder), "http.listen": "off"} | {
+        key.replace("_", "."): text for key, text in settings.items()
+    }
     node = Node(NodeConfig.parse(texts), local_ports(asyncio.get_running_loop()))
     try:
         await node.start()
@@ -145,14 +150,10 @@ def test_files_are_held_until_they_were_sent_and_then_let_go(tmp_path: Path) -> 
                 # Deleted meanwhile, or before: all of it, or none.
                 assert part.error_code or offsets_in(part) == list(range(BATCHES))
             await asyncio.sleep(0.1)
-            open_files = [os.readlink(f"/proc/self/fd/{name}") for name in _descriptors()]
+            open_files = map(_file, os.listdir("/proc/self/fd"))
             assert not [path for path in open_files if f"{tmp_path}/t-0" in path and path.endswith(".log (deleted)")]
 
     run(scenario())
-
-
-def _descriptors() -> list[str]:
-    return [name for name in os.listdir("/proc/self/fd") if os.path.islink(f"/proc/self/fd/{name}")]
 
 
 def test_a_file_that_was_cut_under_the_node_is_told_after_one_lost_connection(tmp_path: Path) -> None:
@@ -170,6 +171,71 @@ def test_a_file_that_was_cut_under_the_node_is_told_after_one_lost_connection(tm
                 assert offsets_in(part) == list(range(20, BATCHES))
 
     run(scenario())
+
+
+def test_each_reply_is_sent_once_when_requests_are_handled_one_by_one(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1, connections_max_requests_in_flight="1") as (_, peer):
+            before = len(os.listdir("/proc/self/fd"))
+            found = await asyncio.gather(*[fetch(peer, {0: number % 5}) for number in range(20)])
+            for number, [part] in enumerate(found):
+                assert offsets_in(part) == list(range(number % 5, BATCHES))
+            while len(os.listdir("/proc/self/fd")) > before:
+                await asyncio.sleep(0.01)
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("call", ["dup", "sendfile"])
+def test_what_a_socket_or_the_process_is_at_fault_for_is_not_blamed_on_files(
+    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fails(*arguments: Any) -> Any:
+        raise OSError(errno.EMFILE if call == "dup" else errno.ETIMEDOUT, "it can't be")
+
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (node, peer):
+            with monkeypatch.context() as within:
+                within.setattr(os, call, fails)
+                with pytest.raises(HeadraceError):
+                    await fetch(peer, {0: 0})
+            sends.clear()
+            async with connected(node) as other:
+                [part] = await fetch(other, {0: 0})
+                assert offsets_in(part) == list(range(BATCHES))
+            assert len(sends) == 1
+
+    run(scenario())
+
+
+def test_with_a_line_for_each_request_large_replies_come_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            loggers.set_levels({"broker.request_log": "DEBUG"})
+            try:
+                [part] = await fetch(peer, {0: 0})
+            finally:
+                loggers.set_levels({"broker.request_log": None})
+            assert offsets_in(part) == list(range(BATCHES))
+
+    run(scenario())
+    assert [line for line in caplog.messages if line.startswith("Fetch v12") and line.endswith("no error")]
+
+
+def test_a_node_that_stopped_has_no_file_open(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1):
+            pass
+
+    run(scenario())
+    assert not [path for path in map(_file, os.listdir("/proc/self/fd")) if path.startswith(str(tmp_path))]
+
+
+def _file(name: str) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{name}")
+    except OSError:  # that of the listing itself
+        return ""
 
 
 def test_what_is_sent_from_files_takes_no_memory_of_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from headrace.net.connection import Connection, Slot
 from headrace.net.listener import Limits, Listener
-from headrace.net.sending import SLICE_BYTES, FileCut, Stretch, Stretches
+from headrace.net.sending import SLICE_BYTES, FileUnsendable, Stretch, Stretches
 from headrace.storage.workers import WorkerThread
 from tests.net.loops import Run, runner
 from tests.net.test_listener import eventually, framed, read_frame
@@ -169,7 +169,7 @@ def test_a_file_that_is_shorter_than_was_promised_ends_the_connection(run: Run, 
         with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
             await read_frame(reader)
         await eventually(lambda: server.ended)
-        assert isinstance(server.ended[0], FileCut)
+        assert isinstance(server.ended[0], FileUnsendable)
         writer.close()
 
     run(scenario())

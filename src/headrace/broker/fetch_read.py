@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from headrace.broker.fetch_session import TOPIC_ID_VERSION, FetchedPartition
 from headrace.config.topic import CompressionType
 from headrace.errors import Error, HeadraceError, Refused
-from headrace.net.sending import Stretch, Stretches
+from headrace.net.sending import FileUnsendable, Stretch, Stretches
 from headrace.protocol import messages as m
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
@@ -275,10 +275,10 @@ class Sent:
     def ended(self, error: BaseException | None) -> None:
         """It was sent, or could not be."""
         for part in self._fetched:
-            if error is not None and not isinstance(error, ConnectionError):
-                # Which of them it was is not known. They are read again before they are sent, and then it is told.
+            if isinstance(error, FileUnsendable):
+                # Which of them it was is not known. From now on they are read before they are sent, and it is told.
                 part.keep_from_sends()
-                logger.error("%s can't be sent (%s); the connection is closed", part.pieces, error or "it was cut")
+                logger.error("%s can't be sent (%s); the connection is closed", part.pieces, error)
             part.release()
 
 

@@ -92,6 +92,7 @@ class Node:
         "_config",
         "_coordinators",
         "_directories",
+        "_disks",
         "_dynamic",
         "_flushers",
         "_lifecycle",
@@ -123,6 +124,7 @@ class Node:
         self._observation = Observation(config.http, ports, self._clock_ns, self)
         self._flushers: dict[Disk, Flusher] = {}
         self._on_sync_failed: dict[Disk, list[Callable[[SyncFailed], None]]] = {}
+        self._disks: list[Disk] = []
         self._directories: Directories | None = None
         self._dynamic = DynamicConfig(Dynamic(config, config.identity.node_id))
         self._metadata: MetadataService | None = None
@@ -164,7 +166,9 @@ class Node:
     async def _start(self) -> None:
         config, ports = self._config, self._ports
         await self._observation.start()
-        disks = [ports.disk_of(folder) for folder in config.storage.log_dirs]
+        disks = self._disks
+        for folder in config.storage.log_dirs:
+            disks.append(ports.disk_of(folder))
         self.cluster_id = _cluster_of(disks) or id_text(ports.random_bytes(16))
         handles, indexes = Handles(ports.open_files), IndexCache(INDEX_BYTES)
         settings = TopicSettings(config.log)
@@ -488,6 +492,8 @@ class Node:
                 self._directories.abandon()
         await self._observation.stop()
         self._ports.stop()
+        for disk in self._disks:
+            disk.close()
 
 
 def _a_partition_of(directories: Directories) -> str | None:

@@ -117,6 +117,10 @@ class _Watched:
     def repeated(self, repeated: Repeated | None) -> None:
         self._connection.repeated = repeated
 
+    def can_send(self, slot: object) -> bool:
+        """What a worker sends is not in the reply, and could not be told of."""
+        return False
+
     def reply(self, buffers: list[Any]) -> None:
         self._is_answered = True
         self.tell(buffers)

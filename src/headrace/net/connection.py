@@ -218,6 +218,11 @@ class Connection(FrameProtocol):
         return self._queued_bytes + self._written_bytes
 
     @property
+    def buffered_bytes(self) -> int:
+        """Those of them that take memory: what a worker sends does not."""
+        return self._queued_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
+
+    @property
     def _written_bytes(self) -> int:
         """What was given to the transport or a worker, and not taken by the system."""
         if self._transport is None:

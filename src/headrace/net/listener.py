@@ -146,7 +146,11 @@ class Listener:
     def close_stalled(self, stalled_ms: int) -> int:
         """Disconnects who has not read its replies for so long: others need the memory. Returns how many those were."""
         ticks = max(1, stalled_ms // TICK_MS)
-        stalled = [found for found in self.connections.values() if found.ticks_without_reading(self.tick) >= ticks]
+        stalled = [
+            found
+            for found in self.connections.values()
+            if found.ticks_without_reading(self.tick) >= ticks and found.buffered_bytes
+        ]
         for connection in stalled:
             logger.warning("closing %s: it does not read its replies, and others wait for their memory", connection)
             self.counters.slow_closed += 1

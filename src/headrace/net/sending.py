@@ -8,6 +8,7 @@ sends what the socket takes, and returns; the loop waits until it takes more.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,12 +18,15 @@ IS_POSSIBLE: Final = hasattr(os, "sendfile") and hasattr(os, "posix_fadvise")
 SLICE_BYTES: Final = 4 << 20
 """What is sent before others have their turn at the worker."""
 
+_OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ENOSYS, errno.EUCLEAN)
+"""What a file may be at fault for, and no socket."""
+
 Run: TypeAlias = Callable[[Callable[[], None], Callable[[None, BaseException | None], None]], None]
 """Runs a job away from the loop, and calls the second argument on the loop when it is done."""
 
 
-class FileCut(Exception):
-    """A file ended before what was promised of it."""
+class FileUnsendable(Exception):
+    """It ended before what was promised of it, or can't be read."""
 
 
 class Stretch:
@@ -46,9 +50,14 @@ class Stretch:
             # Marks for read-ahead would make whoever reads them start more of it, on the loop: it is asked for instead.
             os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             os.posix_fadvise(self.descriptor, start, size_bytes, os.POSIX_FADV_WILLNEED)
-        sent = os.sendfile(socket, self.descriptor, self.position, min(self.size_bytes, most_bytes))
+        try:
+            sent = os.sendfile(socket, self.descriptor, self.position, min(self.size_bytes, most_bytes))
+        except OSError as error:
+            if error.errno in _OF_FILES:
+                raise FileUnsendable(error.strerror) from error
+            raise
         if not sent:
-            raise FileCut
+            raise FileUnsendable("it is shorter than its log says")
         self.position += sent
         self.size_bytes -= sent
         return sent
@@ -91,6 +100,7 @@ class Sending:
         "_ended",
         "_is_full",
         "_is_running",
+        "_is_started",
         "_is_stopped",
         "_is_watched",
         "_parts",
@@ -110,17 +120,24 @@ class Sending:
         self._ended: Callable[[BaseException | None], None] | None = ended
         self._is_full = False
         self._is_running = False
+        self._is_started = False
         self._is_stopped = False
         self._is_watched = False
         self._descriptor = -1
 
     def start(self, socket: int) -> None:
-        """The socket must not block. What is sent by others meanwhile would end up in the middle of the reply."""
+        """The socket must not block. What is sent by others meanwhile would end up in the middle of the reply.
+
+        To start it again does nothing.
+        """
+        if self._is_started:
+            return
+        self._is_started = True
         try:
             # Its own, so that no other socket can get the number while a worker uses it.
             self._descriptor = os.dup(socket)
-        except OSError as error:
-            self._end(error)
+        except OSError as error:  # too many files are open
+            self._end(ConnectionAbortedError(error.errno, error.strerror))
         else:
             self._go_on()
 

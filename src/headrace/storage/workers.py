@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Final, Protocol, TypeAlias, TypeVar
 
@@ -55,7 +56,8 @@ class WorkerThread:
 
     def _work(self) -> None:
         if self._gives_way and sys.platform == "linux":  # where a thread has a niceness of its own
-            os.nice(NICENESS)
+            with suppress(OSError):  # a sandbox may forbid it
+                os.nice(NICENESS)
         while (given := self._jobs.get()) is not None:
             job, done = given
             result: object = None
