@@ -11,6 +11,7 @@ import pytest
 from headrace.broker import loggers, request_log
 from headrace.broker.node import Node
 from headrace.broker.repeated_commit import MISSES_MAX, RepeatedCommit
+from headrace.coordinator.state_topic import CONSUMER_OFFSETS, partition_for
 from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
@@ -234,5 +235,45 @@ def test_commits_share_the_group_commit_of_what_came_with_them() -> None:
                 groups = flusher.groups
                 await asyncio.gather(produced, committed)
                 assert flusher.groups == groups + 1
+
+    run(check())
+
+
+def test_a_commit_that_comes_again_finds_its_group_where_it_is_when_the_state_topic_has_grown() -> None:
+    async def check() -> None:
+        async with running(FaultyDisk(), offsets_topic_num_partitions="1") as node, connected(node) as peer:
+            topic = ("t", await create(peer, "t", 2))
+            await ready(peer)
+            for offset in (5, 6):
+                assert not await commit(peer, 9, offset, topic=topic)
+            grown = m.CreatePartitionsRequest.CreatePartitionsTopic(name=CONSUMER_OFFSETS, count=7, assignments=None)
+            await ask(peer, m.CreatePartitionsRequest(topics=[grown], timeout_ms=5000), 3)
+            assert partition_for("g", 7)
+            while await commit(peer, 9, 8, topic=topic):  # until that partition is loaded
+                await asyncio.sleep(0.01)
+            assert (await fetch(peer, 9, topic=topic))[0] == 8
+
+    run(check())
+
+
+@pytest.mark.parametrize(
+    ("group", "metadata"), [("g" * 256, ""), ("g", "m" * 100)], ids=["a long group id", "a large request"]
+)
+def test_what_is_large_is_not_kept_for_the_next_commit(group: str, metadata: str, taken: list[bool]) -> None:
+    kind = m.OffsetCommitRequest
+    partitions = [
+        kind.OffsetCommitRequestPartition(partition_index=index, committed_offset=1, committed_metadata=metadata)
+        for index in range(90)
+    ]
+    request = kind(group_id=group, topics=[kind.OffsetCommitRequestTopic(name="t", partitions=partitions)])
+
+    async def check() -> None:
+        async with running(FaultyDisk(), offsets_topic_num_partitions="1") as node, connected(node) as peer:
+            await create(peer, "t", 90)
+            await ready(peer, group)
+            for _ in range(3):
+                response = await ask(peer, request, 8)
+                assert not any(partition.error_code for partition in response.topics[0].partitions)
+            assert not any(taken)
 
     run(check())

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 PARTITIONS_MAX: Final = 100
 """Larger ones are rare, and take long for what they are."""
+FRAME_BYTES_MAX: Final = 8 << 10
+GROUP_BYTES_MAX: Final = 255
+"""A plan stays as long as its connection, and has the group's id in the key of each partition."""
 MISSES_MAX: Final = 16
 """A connection that commits this and that is not worth a plan each time."""
 
@@ -38,24 +41,34 @@ def prepare(connection: Connection, request: Request, groups: Runtime[GroupShard
     body: m.OffsetCommitRequest = request.body
     if not 0 < sum(len(topic.partitions) for topic in body.topics) <= PARTITIONS_MAX:
         return
+    frame = CommitFrame.of(body, request.version, request.client_id)
+    if frame is None or frame.size_bytes > FRAME_BYTES_MAX or len(body.group_id.encode()) > GROUP_BYTES_MAX:
+        return
     hosted = groups.hosted_of(body.group_id)
     shard = None if hosted is None else hosted.shard
     if hosted is None or shard is None:
         return
     plan = shard.offsets.plan(body, request.version)
-    frame = CommitFrame.of(body, request.version, request.client_id)
-    if plan is not None and frame is not None:
-        connection.repeated = RepeatedCommit(plan, frame, hosted, figures)
+    if plan is not None:
+        connection.repeated = RepeatedCommit(plan, frame, groups, hosted, figures)
 
 
 class RepeatedCommit:
-    __slots__ = ("_figures", "_frame", "_hits", "_hosted", "_misses", "plan", "size", "tail")
+    __slots__ = ("_figures", "_frame", "_groups", "_hits", "_hosted", "_misses", "_partitions", "plan", "size", "tail")
 
     def __init__(
-        self, plan: CommitPlan, frame: CommitFrame, hosted: HostedShard[GroupShard], figures: RequestFigures
+        self,
+        plan: CommitPlan,
+        frame: CommitFrame,
+        groups: Runtime[GroupShard],
+        hosted: HostedShard[GroupShard],
+        figures: RequestFigures,
     ) -> None:
         self.plan = plan
         self._frame = frame
+        self._groups = groups
+        self._partitions = groups.partitions
+        """With how many of them the group is in this shard."""
         self._hosted = hosted
         self._figures = figures
         self._hits = self._misses = 0
@@ -74,7 +87,7 @@ class RepeatedCommit:
             return None
         hosted = self._hosted
         shard = hosted.shard
-        if shard is None or not self.plan.holds(shard.context.image):
+        if shard is None or self._groups.partitions != self._partitions or not self.plan.holds(shard.context.image):
             connection.repeated = None
             return None
         self._hits += 1

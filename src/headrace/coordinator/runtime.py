@@ -43,7 +43,6 @@ class Runtime(Generic[S]):
         "_is_registered",
         "_is_stopped",
         "_make",
-        "_partitions",
         "_replicas",
         "_to_write",
         "_topic_id",
@@ -53,6 +52,7 @@ class Runtime(Generic[S]):
         "image",
         "load_bytes",
         "now_ms",
+        "partitions",
         "slices",
         "topic",
         "waits",
@@ -94,7 +94,8 @@ class Runtime(Generic[S]):
         self._call_soon = call_soon
         self._hosted: dict[int, HostedShard[S]] = {}
         self._to_write: list[HostedShard[S]] = []
-        self._partitions = 0
+        self.partitions = 0
+        """Of the state topic; 0 while it is not there."""
         self._topic_id = b""
         self._is_stopped = False
 
@@ -103,13 +104,13 @@ class Runtime(Generic[S]):
     def ask(self, key: str, operation: Operation[S], reply: Reply) -> None:
         """Asks the shard of a group or transactional id; `operation(shard, now_ms)` returns an outcome, or raises
         Refused. Where there is no such shard, or it ends before all is committed, the reply is refused."""
-        if not self._partitions:
+        if not self.partitions:
             reply.refuse(Error.COORDINATOR_NOT_AVAILABLE)
             return
         if not fits_key(key):
             reply.refuse(Error.INVALID_GROUP_ID if self.topic == CONSUMER_OFFSETS else Error.INVALID_REQUEST)
             return
-        hosted = self._hosted.get(partition_for(key, self._partitions))
+        hosted = self._hosted.get(partition_for(key, self.partitions))
         if hosted is None:
             reply.refuse(Error.NOT_COORDINATOR)
         else:
@@ -127,15 +128,15 @@ class Runtime(Generic[S]):
     def shard_of(self, key: str) -> S | None:
         """The shard itself, if it can be asked now: for what changes nothing that is in the log, and may be answered
         whatever of it is committed, such as a heartbeat."""
-        partitions = self._partitions
+        partitions = self.partitions
         hosted = self._hosted.get(partition_for(key, partitions)) if partitions else None
         return None if hosted is None else hosted.shard
 
     def hosted_of(self, key: str) -> HostedShard[S] | None:
         """The shard of a key that may be asked for, as it is hosted here, for who has more to ask of it later."""
-        if not self._partitions or not fits_key(key):
+        if not self.partitions or not fits_key(key):
             return None
-        return self._hosted.get(partition_for(key, self._partitions))
+        return self._hosted.get(partition_for(key, self.partitions))
 
     def ask_shard(self, index: int, operation: Operation[S], reply: Reply) -> None:
         """The same, by the number of the partition."""
@@ -156,7 +157,7 @@ class Runtime(Generic[S]):
 
     def index_of(self, key: str) -> int:
         """The partition of a group or transactional id; -1 while the topic is not there."""
-        return partition_for(key, self._partitions) if self._partitions else -1
+        return partition_for(key, self.partitions) if self.partitions else -1
 
     def append_marker(
         self,
@@ -193,7 +194,7 @@ class Runtime(Generic[S]):
             for index in self.indexes():
                 self._hosted.pop(index).end(Error.NOT_COORDINATOR)
             self._topic_id = b"" if topic is None else topic.id
-        self._partitions = partitions_of(image, self.topic)
+        self.partitions = partitions_of(image, self.topic)
         if (
             delta.changed_topics
             or delta.removed_topics

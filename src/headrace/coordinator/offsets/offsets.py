@@ -38,8 +38,8 @@ IDS_SINCE: Final = 10
 """From this version of OffsetCommit and OffsetFetch on, topics are named by their ids."""
 NO_RETENTION: Final = -1
 FOREVER_MS: Final = 2**63 - 1
-DECODED_MAX: Final = 10_000
-"""Keys that are known from planned commits."""
+DECODED_MAX: Final = 2_000
+"""Keys that are known from planned commits; of half a kilobyte at most."""
 _NOTHING: Final[Partitions] = {}
 
 CommitTopic: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
