@@ -210,12 +210,22 @@ def test_retention_works_through_the_directory() -> None:
     node.now_ms += 20
     node.look_after()
     assert any(name.endswith(".deleted") for name in node.disks[0].names("t-0")), "a worker removes them"
+    node.drain()
+    assert not any(name.endswith(".deleted") for name in node.disks[0].names("t-0"))
+
+
+def test_a_stop_does_not_wait_for_all_that_was_deleted_to_be_removed() -> None:
+    node = Node()
+    for partition in range(3):
+        fill(node.directories.create("t", partition, TOPIC_ID), 3)
+        node.directories.delete("t", partition)
+    node.now_ms += 20
+    node.look_after()
     told: list[bool] = []
     node.directories.all[0].rest(lambda: told.append(True))
-    assert not told, "who stops waits for that"
     node.drain()
     assert told
-    assert not any(name.endswith(".deleted") for name in node.disks[0].names("t-0"))
+    assert len([name for name in node.disks[0].names() if name.endswith("-delete")]) == 3, "the next start does it"
 
 
 def test_a_file_that_can_not_be_removed_keeps_no_other(

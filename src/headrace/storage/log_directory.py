@@ -81,13 +81,14 @@ class Shared:
 class LogDirectory:
     __slots__ = (
         "_flusher",
+        "_is_resting",
         "_is_writing",
         "_lock",
         "_offline",
         "_on_offline",
-        "_openers",
         "_ports",
         "_removals",
+        "_removers",
         "_reopening",
         "_resting",
         "_shared",
@@ -120,6 +121,7 @@ class LogDirectory:
         self._waiting: list[Callable[[BaseException | None], None]] = []
         """Who wants to hear of the next checkpoint."""
         self.logs: dict[TopicPartition, Log] = {}
+        self._is_resting = False
         self._removals = 0
         """Jobs of workers that remove files."""
         self._resting: list[Callable[[], None]] = []
@@ -142,12 +144,13 @@ class LogDirectory:
             raise
         self._flusher = ports.flusher_of(disk, self.go_offline)
         self._workers = ports.workers_of(disk)
-        self._openers = self._workers if ports.openers_of is None else ports.openers_of(disk)
+        # Two of them: what is removed may be the room that what is opened waits for.
+        self._removers = self._workers if ports.openers_of is None else ports.openers_of(disk)
         self._reopening = Reopening(
             disk,
             shared,
             self._flusher,
-            self._openers,
+            self._workers if ports.openers_of is None else ports.openers_of(disk),
             ports.now_ms,
             offline=self.offline_logs,
             logs=self.logs,
@@ -429,6 +432,7 @@ class LogDirectory:
 
     def rest(self, done: Callable[[], None]) -> None:
         """Opens nothing any more, and calls `done` when no worker has anything of this directory in hand."""
+        self._is_resting = True
         self._reopening.stop()
         self._resting.append(done)
         self._rest()
@@ -451,10 +455,10 @@ class LogDirectory:
                 except DiskError as error:
                     logger.error("%s can't be looked after: %s", log.place.folder, error)
                 if paths := log.take_doomed(now_ms):
-                    self._remove(partial(remove_files, self.disk, paths))
+                    self._remove(partial(remove_files, self.disk, paths, self._is_at_work))
             yield
         while self.doomed and self.doomed[0][0] <= now_ms:
-            self._remove(partial(remove_folder, self.disk, self.doomed.pop(0)[1]))
+            self._remove(partial(remove_folder, self.disk, self.doomed.pop(0)[1], self._is_at_work))
             yield
 
     def _remove(self, job: Callable[[], object]) -> None:
@@ -462,14 +466,18 @@ class LogDirectory:
 
         def removed(result: object, error: BaseException | None) -> None:
             self._removals -= 1
+            self._rest()
             if isinstance(error, HeadraceError):
                 logger.error("what was deleted can't be removed: %s", error)
             elif error is not None:
                 raise error
-            self._rest()
 
         self._removals += 1
-        self._openers.run(job, removed)
+        self._removers.run(job, removed)
+
+    def _is_at_work(self) -> bool:
+        """Asked by workers. What is not removed by then goes at the next start."""
+        return not self._is_resting
 
     def expire_producers(self, expiration_ms: int) -> Iterator[None]:
         """Forgets producers that were silent for long, one log at a time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Callable
 
 from headrace.storage import names
 from headrace.storage.disk import TEMPORARY_SUFFIX, Disk, DiskError, FileStat, FileVanished
@@ -81,11 +81,16 @@ def _is_reserved(disk: Disk, path: str) -> bool:
         file.close()
 
 
-def remove_files(disk: Disk, paths: list[str]) -> int:
-    """Removes files of partitions; returns how many were still there. One that can't be removed keeps no other."""
+def remove_files(disk: Disk, paths: list[str], goes_on: Callable[[], bool] = lambda: True) -> int:
+    """Removes files of partitions; returns how many were still there. One that can't be removed keeps no other.
+
+    `goes_on` is asked before each.
+    """
     count = 0
     failure: DiskError | None = None
     for path in paths:
+        if not goes_on():
+            break
         try:
             disk.remove(path)
             count += 1
@@ -98,12 +103,11 @@ def remove_files(disk: Disk, paths: list[str]) -> int:
     return count
 
 
-def remove_folder(disk: Disk, folder: str) -> None:
+def remove_folder(disk: Disk, folder: str, goes_on: Callable[[], bool] = lambda: True) -> None:
     """Removes a partition's folder and what is in it. One that is gone in part already is fine."""
     try:
-        for name in disk.names(folder):
-            with suppress(FileVanished):
-                disk.remove(f"{folder}/{name}")
-        disk.remove_directory(folder)
+        remove_files(disk, [f"{folder}/{name}" for name in disk.names(folder)], goes_on)
+        if goes_on():
+            disk.remove_directory(folder)
     except DiskError as error:
         logger.error("%s can't be removed: %s", disk.full_path(folder), error)
