@@ -47,6 +47,7 @@ def test_one_look_as_a_table_and_as_json(cli: Cli, topic: str) -> None:
     assert topic in shown
     assert group not in shown
     assert "records/s in" in shown
+    cli.done("topic", "create", f"{topic}-too")
     assert cli.done("top", "--once", "--interval", "200ms", "--rows", "1").out.count("… and ") >= 1
 
 
