@@ -92,6 +92,28 @@ def test_wrong_order_of_calls_is_a_clear_error() -> None:
     run(scenario())
 
 
+@pytest.mark.parametrize(("topic", "partition"), [("out", 7), ("no/name", 0)], ids=["a partition", "a topic"])
+def test_a_record_for_what_is_not_there_breaks_the_transaction(topic: str, partition: int) -> None:
+    """Else the offsets of what was read would be committed without what was made of it."""
+
+    async def scenario() -> None:
+        async with coordinating() as node, client_of(node) as client:
+            await client.admin.create_topics([NewTopic("in", 1), NewTopic("out", 2)])
+            producer = client.transactional_producer("t")
+            await producer.begin()
+            await producer.send("out", b"good", partition=0)
+            await producer.send_offsets({("in", 0): 4}, GroupMember("g"))
+            producer.send_soon(topic, b"lost", partition=partition)
+            with pytest.raises(MustAbort):
+                await producer.commit()
+            await producer.abort()
+            async with producer.transaction():
+                producer.send_soon("out", b"after", partition=1)
+            assert await visible(client) == [b"after"]
+
+    run(scenario())
+
+
 def test_a_refused_record_breaks_the_transaction_and_the_next_one_works() -> None:
     async def scenario() -> None:
         async with coordinating() as node, client_of(node) as client:

@@ -249,6 +249,9 @@ class Producer:
             future.set_exception(error)
             future.exception()
         self._release(size_bytes)
+        if (transaction := self._sender.transaction) is not None:
+            # It was never in a batch, whose end would tell: without it the rest must not be committed.
+            transaction.failed(error.error if isinstance(error, Refused) else Error.REQUEST_TIMED_OUT, str(error))
 
     def _batch_done(self, batch: Outgoing) -> None:
         self._release(batch.size_bytes)
