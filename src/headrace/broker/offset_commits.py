@@ -123,20 +123,9 @@ def _delete(body: m.OffsetDeleteRequest, reply: Reply, shard: GroupShard, now_ms
 
 
 def refused_commit(request: Request, error: Error, text: str | None) -> m.OffsetCommitResponse:
-    kind = m.OffsetCommitResponse
-    return kind(
-        topics=[
-            kind.OffsetCommitResponseTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    kind.OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.body.topics
-        ]
-    )
+    from headrace.coordinator.offsets.commit_plan import answer_to_all
+
+    return answer_to_all(request.body, error)
 
 
 def _refused_delete(request: Request, error: Error, text: str | None) -> m.OffsetDeleteResponse:

@@ -94,20 +94,25 @@ class CommitPlan:
 
     def refused(self, error: Error) -> m.OffsetCommitResponse:
         """The response that says this of all partitions."""
-        kind = m.OffsetCommitResponse
-        return kind(
-            topics=[
-                kind.OffsetCommitResponseTopic(
-                    name=topic.name,
-                    topic_id=topic.topic_id,
-                    partitions=[
-                        kind.OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in self.body.topics
-            ]
-        )
+        return answer_to_all(self.body, error)
+
+
+def answer_to_all(body: m.OffsetCommitRequest, error: Error) -> m.OffsetCommitResponse:
+    """The same of every partition."""
+    kind = m.OffsetCommitResponse
+    return kind(
+        topics=[
+            kind.OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    kind.OffsetCommitResponsePartition(partition_index=partition.partition_index, error_code=error)
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
 
 
 def _pack_of(metadata: str, topic_id: bytes) -> tuple[Any, bytes, bytes]:
