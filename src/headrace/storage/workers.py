@@ -22,6 +22,10 @@ Done: TypeAlias = Callable[[Result | None, BaseException | None], None]
 NICENESS: Final = 5
 """Of who gives way: a third of the processor beside somebody who does not, and all of it when nobody wants it."""
 
+_IOPRIO_SET: Final = {"x86_64": 251, "aarch64": 30}
+_IOPRIO_THIS_THREAD: Final = (1, 0)
+_IOPRIO_IDLE: Final = 3 << 13
+
 
 class Workers(Protocol):
     def run(self, job: Callable[[], Result], done: Done[Result]) -> None:
@@ -34,7 +38,7 @@ class WorkerThread:
     __slots__ = ("_call_soon_threadsafe", "_gives_way", "_jobs", "_name", "_thread")
 
     def __init__(self, call_soon_threadsafe: Callable[..., object], name: str, *, gives_way: bool = False) -> None:
-        """The first argument is the loop's. One that gives way lets others have the processor first."""
+        """The first argument is the loop's. One that gives way lets others have the processor and the disk first."""
         self._gives_way = gives_way
         self._call_soon_threadsafe = call_soon_threadsafe
         self._jobs: SimpleQueue[tuple[Callable[[], object], Done[object]] | None] = SimpleQueue()
@@ -55,9 +59,8 @@ class WorkerThread:
             self._thread.join()
 
     def _work(self) -> None:
-        if self._gives_way and sys.platform == "linux":  # where a thread has a niceness of its own
-            with suppress(OSError):  # a sandbox may forbid it
-                os.nice(NICENESS)
+        if self._gives_way:
+            _give_way()
         while (given := self._jobs.get()) is not None:
             job, done = given
             result: object = None
@@ -70,3 +73,16 @@ class WorkerThread:
                 self._call_soon_threadsafe(done, result, error)
             except RuntimeError:
                 return  # the loop is closed: nobody waits any more
+
+
+def _give_way() -> None:
+    """This thread, where threads have priorities of their own. Where it is forbidden, all stays as it was."""
+    if sys.platform != "linux":
+        return
+    with suppress(OSError):
+        os.nice(NICENESS)
+    if (ioprio_set := _IOPRIO_SET.get(os.uname().machine)) is not None:
+        import ctypes  # not at the start of every process that has a worker
+
+        # Reads that were asked for far ahead would keep a sync waiting for all of them: schedulers prefer reads.
+        ctypes.CDLL(None).syscall(ioprio_set, *_IOPRIO_THIS_THREAD, _IOPRIO_IDLE)
