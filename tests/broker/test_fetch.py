@@ -78,6 +78,17 @@ def test_a_fetch_waits_for_min_bytes_over_all_partitions(host: Host, client: Cli
     assert sum(len(data.records) for data in topic.partitions) == size_bytes
 
 
+def test_what_is_left_out_of_a_large_batch_counts_for_min_bytes(host: Host, client: Client) -> None:
+    """It is there, and within the limit: whoever waited for it to come would wait in vain."""
+    size_bytes = append(host, b"x" * 10_000)
+    append(host, b"x" * 10_000)
+    append(host, b"x" * 10_000)
+    limit_bytes = size_bytes * 8 // 5
+    data = only(client.fetch(wanted(1, max_bytes=limit_bytes), max_wait_ms=500, min_bytes=limit_bytes).take())
+    assert offsets_in(data) == [1]
+    assert len(data.records) == size_bytes
+
+
 def test_what_is_promised_to_be_on_the_disk_is_seen_when_it_is(host: Host, client: Client) -> None:
     append(host, b"a", acks=-1)
     reply = client.fetch(wanted(0), max_wait_ms=500)

@@ -135,8 +135,10 @@ class Fetching:
         size_bytes = sum([part.size_bytes for part in gathered])
         min_bytes = min(self._min_bytes, limit_bytes)
         if not self._is_last and size_bytes < min_bytes and _may_wait(gathered):
-            self._wait(gathered, min_bytes - size_bytes)
-            return None
+            missing_bytes = min_bytes - sum([part.fetched.found_bytes for part in gathered if part.fetched is not None])
+            if missing_bytes > 0:
+                self._wait(gathered, missing_bytes)
+                return None
         if size_bytes >= SENT_BYTES_MIN and self._send(gathered, size_bytes):
             return None
         if size_bytes and self._fetch.memory.is_full:
@@ -226,7 +228,7 @@ class Fetching:
             traffic.replicated_bytes_out += fetched.size_bytes
         else:
             traffic.bytes_out += fetched.size_bytes
-            traffic.messages_out += fetched.end_offset - part.wanted.fetch_offset
+            traffic.messages_out += max(0, fetched.sent_offset - part.wanted.fetch_offset)
 
     def _count_error(self, part: Gathered) -> None:
         errors, wanted = self._fetch.errors, part.wanted

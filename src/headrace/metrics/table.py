@@ -76,8 +76,8 @@ TOPIC_BYTES_OUT: Final = _counter(
 )
 TOPIC_MESSAGES_OUT: Final = _counter(
     "headrace_topic_messages_out_total",
-    "Offsets that consumers were sent. What compaction took out counts, and so does the rest of an index interval in "
-    "which a fetch ends.",
+    "Offsets that consumers were sent, to within an index interval or a batch for each fetch that has a limit. What "
+    "compaction took out counts.",
     "topic",
 )
 TOPIC_REPLICATED_BYTES_OUT: Final = _counter(

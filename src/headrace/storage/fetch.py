@@ -75,8 +75,8 @@ def _gather(log: Log, number: int, first: Located, budget: int, offset_max: int)
             pieces.append(Piece(file, position, taken))
             size_bytes += taken
         if taken < end - position:
-            last = segment.offset_index.offset_at_position(position + taken)
-            return Fetched(pieces, size_bytes, min(offset_max, segment_end if last is None else last + 1))
+            fetched = Fetched(pieces, size_bytes, min(offset_max, segment_end))
+            return _cut(segment, fetched, first.size_bytes if len(pieces) == 1 else 0)
         number += 1
         if offset_max <= segment_end or number == len(segments):
             if number == len(segments):
@@ -84,6 +84,26 @@ def _gather(log: Log, number: int, first: Located, budget: int, offset_max: int)
             break
         position = 0
     return Fetched(pieces, size_bytes, min(offset_max, segment_end) if size_bytes else first.base_offset)
+
+
+def _cut(segment: Segment, fetched: Fetched, bytes_min: int) -> Fetched:
+    """The budget ends in the middle of a segment. Less than half of what is read from it is left out for that."""
+    index = segment.offset_index
+    piece = fetched.pieces[-1]
+    cut_at = piece.position + piece.size_bytes
+    entry = index.last_up_to(cut_at)
+    start = index[entry][1] if entry >= 0 else 0
+    whole_bytes = start - piece.position
+    if whole_bytes >= max(bytes_min, piece.size_bytes // 2):
+        fetched.size_bytes -= piece.size_bytes - whole_bytes
+        piece.size_bytes = whole_bytes
+        cut_at = start
+    last = index.offset_at_position(cut_at)
+    if last is not None:
+        fetched.end_offset = fetched.sent_offset = min(fetched.end_offset, last + 1)
+    if cut_at == start and entry > 0:
+        fetched.sent_offset = index[entry - 1][0] + 1
+    return fetched
 
 
 def _position_of(segment: Segment, offset: int) -> int:

@@ -49,6 +49,10 @@ class OffsetIndex(Index):
         found = bisect_left(self._positions, position)
         return self.base_offset + self._offsets[found] if found < len(self._positions) else None
 
+    def last_up_to(self, position: int) -> int:
+        """The number of the last entry at or before a position; -1 when there is none."""
+        return bisect_right(self._positions, position) - 1
+
     @property
     def last_offset(self) -> int:
         """The base offset when there is no entry."""

@@ -22,16 +22,22 @@ class Piece:
 class Fetched:
     """Batches as they lie, from the one that holds the offset asked for; the last may be cut by the byte budget.
 
+    As a part of a large batch is no use to anybody, it is left out where the index knows that the batch begins.
+
     The files stay readable until `release`, whatever becomes of their segments; whoever got this releases it, once.
     """
 
-    __slots__ = ("end_offset", "pieces", "size_bytes")
+    __slots__ = ("end_offset", "found_bytes", "pieces", "sent_offset", "size_bytes")
 
     def __init__(self, pieces: list[Piece], size_bytes: int, end_offset: int) -> None:
         self.pieces = pieces
         self.size_bytes = size_bytes
+        self.found_bytes = size_bytes
+        """With what was left out, all of which was within the budget."""
         self.end_offset = end_offset
         """No record in here is at or after it: for aborted transactions, and no more exact than the index."""
+        self.sent_offset = end_offset
+        """The same, and where something was cut rather too small, for who counts."""
 
     def hold(self) -> None:
         """Once more: then it is to be released twice."""
