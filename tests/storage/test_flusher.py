@@ -110,6 +110,29 @@ def test_what_is_appended_during_a_sync_is_in_the_next_group_which_starts_at_onc
     assert stepped.flusher.is_idle
 
 
+def test_it_rests_when_no_file_is_held_any_more() -> None:
+    """Whoever stops waits for that: a sync that ends after the loop would leave its files open."""
+    stepped = Stepped()
+    file = stepped.file("a")
+    rested: list[int] = []
+    stepped.flusher.rest(lambda: rested.append(stepped.disk.open_files))
+    assert rested == [1], "at once, when nothing runs"
+    stepped.append(file, b"1")
+    file.close()
+    stepped.flusher.rest(lambda: rested.append(stepped.disk.open_files))
+    stepped.round()
+    assert rested == [1]
+    stepped.settle()
+    assert rested == [1, 0]
+    other = stepped.file("b")
+    stepped.flusher.write_behind(other, 0, 1)
+    other.close()
+    stepped.flusher.rest(lambda: rested.append(stepped.disk.open_files))
+    assert rested == [1, 0]
+    stepped.settle()
+    assert rested == [1, 0, 0]
+
+
 def test_a_file_that_is_closed_meanwhile_is_synced_and_then_closed() -> None:
     stepped = Stepped()
     file = stepped.file("a")

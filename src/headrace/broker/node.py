@@ -483,9 +483,10 @@ class Node:
         if self._metadata is not None:
             self._metadata.stop()
         if self._directories is not None:
-            rested = asyncio.Event()
-            self._directories.rest(rested.set)
-            await rested.wait()
+            await _rest(self._directories)
+        for flusher in self._flushers.values():
+            await _rest(flusher)
+        if self._directories is not None:
             if self._lifecycle is not None and self._lifecycle.epoch >= 0:
                 self._directories.close(self._lifecycle.epoch)
             else:
@@ -494,6 +495,12 @@ class Node:
         self._ports.stop()
         for disk in self._disks:
             disk.close()
+
+
+async def _rest(worker: Directories | Flusher) -> None:
+    rested = asyncio.Event()
+    worker.rest(rested.set)
+    await rested.wait()
 
 
 def _a_partition_of(directories: Directories) -> str | None:

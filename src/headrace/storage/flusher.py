@@ -52,6 +52,7 @@ class Flusher:
         "_group",
         "_is_scheduled",
         "_on_offline",
+        "_resting",
         "_running",
         "_syncs",
         "_workers",
@@ -82,12 +83,13 @@ class Flusher:
         self._call_soon = call_soon
         self._clock = clock
         self._on_offline = on_offline
-        self._behind = WriteBehind(behind or workers)
+        self._behind = WriteBehind(behind or workers, self._rest)
         self._syncs = syncs
         self._costs = Costs()
         self._group = Group()
         self._running: Group | None = None
         self._is_scheduled = False
+        self._resting: list[Callable[[], None]] = []
         self.latency = Histogram()
         """Of the groups, as long as the worker took for each."""
         self.groups = 0
@@ -117,6 +119,17 @@ class Flusher:
     def is_idle(self) -> bool:
         """Nothing waits and nothing runs."""
         return self._running is None and not self._is_scheduled and self._behind.is_idle
+
+    def rest(self, done: Callable[[], None]) -> None:
+        """Calls `done` when nothing waits and nothing runs, and so no file is held."""
+        self._resting.append(done)
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._resting and self.is_idle:
+            resting, self._resting = self._resting, []
+            for rested in resting:
+                rested()
 
     def _schedule(self) -> None:
         # At the end of the loop's round, so that all appends of this round share the first group.
@@ -170,6 +183,7 @@ class Flusher:
         group.tell(failure)
         if isinstance(failure, SyncFailed):
             self._go_offline(failure)
+        self._rest()
 
     def _go_offline(self, failure: SyncFailed) -> None:
         """What was collected meanwhile is told the same and not synced. `sync` refuses from now on."""

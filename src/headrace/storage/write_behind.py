@@ -7,6 +7,7 @@ that.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from headrace.storage.disk import File
 from headrace.storage.workers import Workers
@@ -15,10 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 class WriteBehind:
-    __slots__ = ("_is_running", "_ranges", "_workers")
+    __slots__ = ("_ended", "_is_running", "_ranges", "_workers")
 
-    def __init__(self, workers: Workers) -> None:
+    def __init__(self, workers: Workers, ended: Callable[[], None]) -> None:
+        """`ended` is called on the loop after each job."""
         self._workers = workers
+        self._ended = ended
         self._ranges: list[tuple[File, int, int]] = []
         self._is_running = False
 
@@ -47,6 +50,7 @@ class WriteBehind:
                 file.release()
             if self._ranges:
                 self._run()
+            self._ended()
             if error is not None:  # the next sync of the file tells, to those who wait for it
                 if not isinstance(error, Exception):
                     raise error
