@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 
 from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
@@ -43,10 +42,11 @@ from headrace.storage.log import Log
 from headrace.storage.log_options import LogOptions
 from headrace.storage.names import Fate
 from headrace.storage.opening import make_durable, open_in
-from headrace.storage.partition_folder import is_partition_folder, is_unmade, put_topic_id, remove_files, remove_folder
+from headrace.storage.partition_folder import is_partition_folder, is_unmade, put_topic_id, remove_folder
 from headrace.storage.place import Place
 from headrace.storage.progress import Progress
 from headrace.storage.recovery import Saved
+from headrace.storage.removals import Removals
 from headrace.storage.reopening import OfflineLog, Reopening
 from headrace.storage.workers import Workers
 
@@ -81,14 +81,12 @@ class Shared:
 class LogDirectory:
     __slots__ = (
         "_flusher",
-        "_is_resting",
         "_is_writing",
         "_lock",
         "_offline",
         "_on_offline",
         "_ports",
         "_removals",
-        "_removers",
         "_reopening",
         "_resting",
         "_shared",
@@ -96,7 +94,6 @@ class LogDirectory:
         "_workers",
         "clean_broker_epoch",
         "disk",
-        "doomed",
         "id",
         "logs",
         "offline_logs",
@@ -121,15 +118,10 @@ class LogDirectory:
         self._waiting: list[Callable[[BaseException | None], None]] = []
         """Who wants to hear of the next checkpoint."""
         self.logs: dict[TopicPartition, Log] = {}
-        self._is_resting = False
-        self._removals = 0
-        """Jobs of workers that remove files."""
         self._resting: list[Callable[[], None]] = []
         """Who wants to hear that no worker has anything of this directory in hand."""
         self.offline_logs: dict[TopicPartition, OfflineLog] = {}
         """Partitions that could not be opened. Those that wait for room are tried in this order."""
-        self.doomed: list[tuple[int, str]] = []
-        """Folders of deleted partitions, and when they go."""
         self._offline: HeadraceError | None = None
         self.clean_broker_epoch: int | None = None
         """Of the last stop, when it was clean; None when it was not.
@@ -145,7 +137,8 @@ class LogDirectory:
         self._flusher = ports.flusher_of(disk, self.go_offline)
         self._workers = ports.workers_of(disk)
         # Two of them: what is removed may be the room that what is opened waits for.
-        self._removers = self._workers if ports.openers_of is None else ports.openers_of(disk)
+        removers = self._workers if ports.openers_of is None else ports.openers_of(disk)
+        self._removals = Removals(disk, removers, self._rest)
         self._reopening = Reopening(
             disk,
             shared,
@@ -364,7 +357,7 @@ class LogDirectory:
         unique = self._ports.random_bytes(16).hex()
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
         log.close()
-        self.doomed.append((self._ports.now_ms() + log.config.file_delete_delay_ms, log.place.folder))
+        self._removals.doom(log.place.folder, self._ports.now_ms() + log.config.file_delete_delay_ms)
 
     def set_aside(self, log: Log) -> None:
         """Gives up a log that the node was not meant to have, and keeps its files for the operator."""
@@ -426,19 +419,19 @@ class LogDirectory:
                 self.disk.rename(folder, doomed)
                 self._flusher.sync_names("")
                 del self.offline_logs[key]
-                self.doomed.append((self._ports.now_ms(), doomed))
+                self._removals.doom(doomed, self._ports.now_ms())
         except HeadraceError as error:
             logger.error("%s can't be deleted: %s", self.disk.full_path(folder), error)
 
     def rest(self, done: Callable[[], None]) -> None:
         """Opens nothing any more, and calls `done` when no worker has anything of this directory in hand."""
-        self._is_resting = True
+        self._removals.stop()
         self._reopening.stop()
         self._resting.append(done)
         self._rest()
 
     def _rest(self) -> None:
-        if self._reopening.key is None and not self._is_writing and not self._removals:
+        if self._reopening.key is None and not self._is_writing and self._removals.is_idle:
             resting, self._resting = self._resting, []
             for rested in resting:
                 rested()
@@ -455,29 +448,9 @@ class LogDirectory:
                 except DiskError as error:
                     logger.error("%s can't be looked after: %s", log.place.folder, error)
                 if paths := log.take_doomed(now_ms):
-                    self._remove(partial(remove_files, self.disk, paths, self._is_at_work))
+                    self._removals.remove_files(paths)
             yield
-        while self.doomed and self.doomed[0][0] <= now_ms:
-            self._remove(partial(remove_folder, self.disk, self.doomed.pop(0)[1], self._is_at_work))
-            yield
-
-    def _remove(self, job: Callable[[], object]) -> None:
-        """Away from the loop: to give back a gigabyte takes a file system a good part of a second."""
-
-        def removed(result: object, error: BaseException | None) -> None:
-            self._removals -= 1
-            self._rest()
-            if isinstance(error, HeadraceError):
-                logger.error("what was deleted can't be removed: %s", error)
-            elif error is not None:
-                raise error
-
-        self._removals += 1
-        self._removers.run(job, removed)
-
-    def _is_at_work(self) -> bool:
-        """Asked by workers. What is not removed by then goes at the next start."""
-        return not self._is_resting
+        yield from self._removals.remove_due(now_ms)
 
     def expire_producers(self, expiration_ms: int) -> Iterator[None]:
         """Forgets producers that were silent for long, one log at a time."""

@@ -1,0 +1,67 @@
+"""What was deleted and is still on the disk: a worker removes it when its time has come.
+
+Away from the loop, as to give back a gigabyte takes a file system a good part of a second.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from headrace.errors import HeadraceError
+from headrace.storage.disk import Disk
+from headrace.storage.partition_folder import remove_files, remove_folder
+from headrace.storage.workers import Workers
+
+logger = logging.getLogger(__name__)
+
+
+class Removals:
+    __slots__ = ("_disk", "_doomed", "_ended", "_is_stopped", "_running", "_workers")
+
+    def __init__(self, disk: Disk, workers: Workers, ended: Callable[[], None]) -> None:
+        """`ended` is called on the loop after each job."""
+        self._disk = disk
+        self._workers = workers
+        self._ended = ended
+        self._doomed: list[tuple[int, str]] = []
+        """Folders of deleted partitions, and when they go."""
+        self._running = 0
+        self._is_stopped = False
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._running
+
+    def doom(self, folder: str, due_ms: int) -> None:
+        self._doomed.append((due_ms, folder))
+
+    def remove_files(self, paths: list[str]) -> None:
+        self._run(partial(remove_files, self._disk, paths, self._goes_on))
+
+    def remove_due(self, now_ms: int) -> Iterator[None]:
+        """One folder at a time."""
+        while self._doomed and self._doomed[0][0] <= now_ms:
+            self._run(partial(remove_folder, self._disk, self._doomed.pop(0)[1], self._goes_on))
+            yield
+
+    def stop(self) -> None:
+        """What is not removed by now goes at the next start."""
+        self._is_stopped = True
+
+    def _goes_on(self) -> bool:
+        """Asked by workers."""
+        return not self._is_stopped
+
+    def _run(self, job: Callable[[], object]) -> None:
+        def removed(result: object, error: BaseException | None) -> None:
+            self._running -= 1
+            self._ended()
+            if isinstance(error, HeadraceError):
+                logger.error("what was deleted can't be removed: %s", error)
+            elif error is not None:
+                raise error
+
+        self._running += 1
+        self._workers.run(job, removed)
