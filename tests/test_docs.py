@@ -60,6 +60,12 @@ def test_the_example_in_the_readme_runs() -> None:
     exec(compile(example, "README.md", "exec"), {})
 
 
+def test_the_first_example_of_the_page_on_testing_does_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    example = re.findall(r"```python\n(.*?)```", TEXTS["docs/testing.md"], re.DOTALL)[0]
+    exec(compile(example, "docs/testing.md", "exec"), {})
+    assert capsys.readouterr().out == "there it is\n"
+
+
 def test_make_help_lists_every_target() -> None:
     if shutil.which("make") is None:
         pytest.skip("make is not installed")
