@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.cli.doctor_bundle import is_secret, metrics_address, without_secrets
+from headrace.cli.doctor_bundle import is_secret, metrics_address
 from headrace.cli.doctor_folder import file_system_of, folder_findings, holder
 from headrace.cli.doctor_machine import Machine, machine_findings
 from headrace.cli.doctor_settings import folders_of, settings_findings
@@ -226,6 +226,16 @@ def test_a_cluster_that_was_named_and_is_not_there_is_a_failure(cli: Cli, monkey
     assert "cluster" not in cli("doctor", "--no-cluster", "--json").json["sections"]
 
 
+def packed(path: Path) -> dict[str, str]:
+    """The files of a bundle, by their names in it."""
+    with tarfile.open(path) as archive:
+        return {
+            name.partition("/")[2]: file.read().decode()
+            for name in archive.getnames()
+            if (file := archive.extractfile(name)) is not None
+        }
+
+
 def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str, tmp_path: Path) -> None:
     settings, log = tmp_path / "server.properties", tmp_path / "node.log"
     settings.write_text(f"log.dirs={tmp_path}\nssl.key.password=hunter2\n")
@@ -235,12 +245,7 @@ def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str
     told = cli("doctor", *arguments)
     assert f"Wrote {path}" in told.out
     assert "No metrics from http://127.0.0.1:1/metrics" in told.out
-    with tarfile.open(path) as archive:
-        files = {
-            name.removeprefix("support/"): file.read().decode()
-            for name in archive.getnames()
-            if (file := archive.extractfile(name)) is not None
-        }
+    files = packed(path)
     assert {
         "README.txt",
         "versions.json",
@@ -251,13 +256,65 @@ def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str
     } <= files.keys()
     assert files["logs/0-node.log"] == "it said this\n"
     assert "hunter2" not in "".join(files.values())
-    assert files["settings/server.properties"] == f"log.dirs={tmp_path}\nssl.key.password=(left out)\n"
+    assert json.loads(files["settings/properties.json"]) == {
+        "log.dirs": str(tmp_path),
+        "ssl.key.password": "(left out)",
+    }
     assert topic in {found["name"] for found in json.loads(files["topics.json"])}
     assert path.stat().st_mode & 0o077 == 0
     assert "is there already; name another file" in cli.failed("doctor", "--bundle", str(path))
     for name in files.keys() - {"README.txt"}:
         assert name in files["README.txt"]
         assert name in told.out
+
+
+SECRET_PROPERTIES = """\
+num.partitions=2
+ssl.keystore.password=hunter2
+ssl.key.password : hunter2
+ssl.truststore.password hunter2
+sasl.jaas.config=PlainLoginModule required \\
+   username="admin" \\
+   password="hunter2";
+ssl.keystore.key=-----BEGIN PRIVATE KEY----- \\n\\
+hunter2
+confluent.license=hunter2
+"""
+SECRET_TOML = """\
+num.partitions = 2
+"ssl.keystore.password" = "hunter2"
+[ssl]
+key.password = "hunter2"
+keystore = { key = "hunter2" }
+[sasl]
+jaas.config = \"""
+password=hunter2
+\"""
+"""
+
+
+def test_a_bundle_has_no_secret_however_its_file_spells_it(cli: Cli, tmp_path: Path) -> None:
+    properties, toml, path = tmp_path / "server.properties", tmp_path / "node.toml", tmp_path / "support.tar.gz"
+    properties.write_text(SECRET_PROPERTIES)
+    toml.write_text(SECRET_TOML)
+    cli("doctor", "--no-cluster", "--properties", str(properties), "--config", str(toml), "--bundle", str(path))
+    files = packed(path)
+    assert "hunter2" not in "".join(files.values())
+    for name in ("properties", "toml"):
+        told = json.loads(files[f"settings/{name}.json"])
+        assert told.pop("num.partitions") == "2"
+        assert "ssl.keystore.key" in told
+        assert set(told.values()) == {"(left out)"}
+
+
+def test_settings_that_no_node_can_read_are_left_out_of_a_bundle(cli: Cli, tmp_path: Path) -> None:
+    toml, path = tmp_path / "node.toml", tmp_path / "support.tar.gz"
+    toml.write_text('"ssl.key.password" = "hunter2\n')
+    told = cli("doctor", "--no-cluster", "--config", str(toml), "--bundle", str(path))
+    assert f"{toml} is left out: a node can't read it, as the findings say." in told.out
+    files = packed(path)
+    assert "hunter2" not in "".join(files.values())
+    assert not [name for name in files if name.startswith("settings/")]
 
 
 @pytest.mark.parametrize(
@@ -285,8 +342,3 @@ def test_secrets_are_told_by_their_names() -> None:
         assert is_secret(name)
     for name in ("log.dirs", "key.converter", "segment.bytes", "ssl.keystore.location"):
         assert not is_secret(name)
-    text = 'log.dirs = "a"\n  "ssl.key.password" = "x"\nsasl.jaas.config: y\n# password is kept elsewhere\n'
-    assert without_secrets(text) == (
-        'log.dirs = "a"\n  "ssl.key.password" = (left out)\nsasl.jaas.config: (left out)\n'
-        "# password is kept elsewhere\n"
-    )

@@ -83,7 +83,6 @@ def doctor(
         raise Misused(f"--bundle {bundle} writes an archive; name it {bundle}.tar.gz")
     if bundle is not None and bundle.exists():
         raise HeadraceError(f"{bundle} is there already; name another file for the bundle.")
-    files = [path for path in (properties, config) if path is not None]
     sections = _local_sections(data, properties, config)
     packed = _new_bundle() if bundle is not None else None
     found_at: list[str] = []
@@ -91,7 +90,7 @@ def doctor(
         sections["cluster"] = _cluster_findings(bootstrap, packed, found_at)
     everything = [finding for findings in sections.values() for finding in findings]
     if packed is not None and bundle is not None:
-        _fill(packed, everything, files, logs or (), found_at if metrics is None else [metrics])
+        _fill(packed, everything, properties, config, logs or (), found_at if metrics is None else [metrics])
         packed.write(bundle)
     if as_json:
         print_json(_as_json(sections, bundle, packed))
@@ -169,13 +168,17 @@ def _new_bundle() -> Bundle:
 
 
 def _fill(
-    packed: Bundle, findings: Sequence[Finding], files: Sequence[Path], logs: Sequence[Path], metrics: Sequence[str]
+    packed: Bundle,
+    findings: Sequence[Finding],
+    properties: Path | None,
+    toml: Path | None,
+    logs: Sequence[Path],
+    metrics: Sequence[str],
 ) -> None:
-    from headrace.cli.doctor_bundle import add_logs, add_machine, add_metrics, add_settings_file
+    from headrace.cli.doctor_bundle import add_logs, add_machine, add_metrics, add_settings
 
     add_machine(packed, findings)
-    for path in files:
-        add_settings_file(packed, path)
+    add_settings(packed, properties, toml)
     add_logs(packed, logs)
     for number, address in enumerate(metrics):
         add_metrics(packed, address, f"metrics-{number}.txt" if number else "metrics.txt")

@@ -14,7 +14,7 @@ import sys
 import tarfile
 import time
 import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,11 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace import __version__
 from headrace.cli.findings import Finding
 from headrace.cli.quantities import size_text
+from headrace.config import broker_settings
 from headrace.config.http import AUTO, AUTO_HOST, AUTO_PORT
+from headrace.config.node import ALIASES
+from headrace.config.properties import parse_properties
+from headrace.config.sources import parse_toml
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -33,7 +37,6 @@ METRICS_BYTES_MAX: Final = 16 << 20
 METRICS_TIMEOUT_S: Final = 5
 HIDDEN: Final = "(left out)"
 _SECRET: Final = re.compile(r"password|passwd|secret|token|credential|jaas|private|api[._-]?key|\.key$", re.IGNORECASE)
-_ASSIGNED: Final = re.compile(r"^(\s*[\"']?([\w.\-]+)[\"']?\s*[=:]\s*)(.*)$")
 
 
 class Bundle:
@@ -61,16 +64,14 @@ class Bundle:
         lines = [f"A support bundle of headrace {__version__}.", ""]
         lines += [f"{name:<24} {size_text(size):>10}  {what}" for name, size, what in self.contents()]
         lines += ["", *self.notes] if self.notes else []
-        readme = "\n".join(
-            [*lines, "", "It has no records of topics in it. Values of secret settings are left out.", ""]
-        )
+        lines += ["", "It has no records of topics in it, and no values of settings that are secret or not known.", ""]
         folder = path.name.removesuffix(".gz").removesuffix(".tar").removesuffix(".tgz")
         try:  # for its owner alone: what runs where is nobody else's business
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError as error:
             raise HeadraceError(f"{path} is there already; name another file for the bundle.") from error
         with open(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-            for name, content in {"README.txt": readme.encode(), **self._contents()}.items():
+            for name, content in {"README.txt": "\n".join(lines).encode(), **self._contents()}.items():
                 entry = tarfile.TarInfo(f"{folder}/{name}")
                 entry.size, entry.mtime, entry.mode = len(content), self._time_s, 0o644
                 archive.addfile(entry, io.BytesIO(content))
@@ -92,18 +93,31 @@ def add_machine(bundle: Bundle, findings: Sequence[Finding]) -> None:
     bundle.add_json("findings.json", "what doctor found", [finding.as_json() for finding in findings])
 
 
-def add_settings_file(bundle: Bundle, path: Path) -> None:
-    bundle.add(f"settings/{path.name}", "the node's settings, without secrets", without_secrets(path.read_text()))
+def add_settings(bundle: Bundle, properties: Path | None, toml: Path | None) -> None:
+    """The settings of a node's files, as a node reads them: how a secret is spelled does not matter then."""
+    if properties is not None:
+        _add_settings_file(bundle, "properties", properties, parse_properties)
+    if toml is not None:
+        _add_settings_file(bundle, "toml", toml, lambda content: parse_toml(content, str(toml)))
 
 
-def without_secrets(text: str) -> str:
-    """A file of settings, TOML or properties, with the values of those whose names tell of secrets left out."""
-    return "\n".join(_line_without_secret(line) for line in text.splitlines()) + "\n"
+def _add_settings_file(bundle: Bundle, kind: str, path: Path, parse: Callable[[bytes], dict[str, str]]) -> None:
+    try:
+        texts = parse(path.read_bytes())
+    except HeadraceError:
+        bundle.notes.append(f"{path} is left out: a node can't read it, as the findings say.")
+        return
+    bundle.add_json(f"settings/{kind}.json", f"the settings in {path}, without secrets", without_secrets(texts))
 
 
-def _line_without_secret(line: str) -> str:
-    found = _ASSIGNED.match(line)
-    return f"{found[1]}{HIDDEN}" if found and is_secret(found[2]) else line
+def without_secrets(texts: Mapping[str, str]) -> dict[str, str]:
+    """Values are told of settings that are known, and known to be no secret."""
+    known = broker_settings()
+    told = {}
+    for name, text in texts.items():
+        setting = known.get(ALIASES.get(name, name))
+        told[name] = HIDDEN if setting is None or setting.is_sensitive or is_secret(name) else text
+    return told
 
 
 def is_secret(name: str) -> bool:

@@ -72,7 +72,8 @@ def _unescape(text: str) -> str:
                     raise ValueError
                 out.append(chr(int(digits, 16)))
             except ValueError:
-                raise HeadraceError(f"\\u{digits} is no character: four hexadecimal digits follow \\u.") from None
+                # Not what follows: the value may be a secret.
+                raise HeadraceError("\\u is no character here: four hexadecimal digits follow it.") from None
             position += 4
         else:
             out.append(_ESCAPES.get(letter, letter))
