@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from headrace.broker.lifecycle import Lifecycle
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.metadata.features import SUPPORTED
 from headrace.metadata.loader import Loader
@@ -15,6 +16,8 @@ from headrace.net.peer import Disconnected
 from headrace.protocol import messages as m
 from headrace.raft.metadata_log import format_voter
 from headrace.raft.quorum import ReplicaKey, Voter, VoterSet
+from headrace.storage.clean_shutdown import CLEAN_SHUTDOWN
+from headrace.storage.closed_logs import CLOSED_LOGS
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
 
@@ -33,6 +36,25 @@ def test_topics_are_there_after_a_clean_stop_and_after_a_crash() -> None:
                     (topic,) = (await ask(peer, m.MetadataRequest(topics=None), 12)).topics
                     assert (topic.name, topic.topic_id, len(topic.partitions)) == ("orders", topic_id, 2)
                     disk.crash()
+
+    run(check())
+
+
+def test_a_start_that_fails_leaves_a_folder_closed_cleanly_that_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*arguments: Any, **more: Any) -> None:
+        raise HeadraceError("It can't register.")
+
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            await create(peer, "orders", 2)
+        before = disk.read(CLEAN_SHUTDOWN), disk.read(CLOSED_LOGS)
+        disk = disk.restart()
+        monkeypatch.setattr(Lifecycle, "start", fail)
+        with pytest.raises(HeadraceError, match="can't register"):
+            async with running(disk):
+                pass
+        assert (disk.read(CLEAN_SHUTDOWN), disk.read(CLOSED_LOGS)) == before
 
     run(check())
 

@@ -35,7 +35,6 @@ class Listeners:
         self,
         config: ListenerConfig,
         request: RequestConfig,
-        handler: Callable[[Connection, memoryview], RequestFigures | None],
         host_name: Callable[[], str],
         stopwatch: Stopwatch | None = None,
     ) -> None:
@@ -57,9 +56,9 @@ class Listeners:
         )
         stopwatch = stopwatch or Stopwatch(lambda: 0)
         self.all = [
-            Listener(address.name, handler, limits, self.budget, stopwatch=stopwatch) for address in config.addresses()
+            Listener(address.name, _nothing, limits, self.budget, stopwatch=stopwatch) for address in config.addresses()
         ]
-        self._log = RequestLog(self.all, handler)
+        self._log: RequestLog | None = None
         self.endpoints: list[Endpoint] = []
         """What clients are told, by listener, once they are open."""
 
@@ -81,7 +80,8 @@ class Listeners:
             protocol = self._config.security_protocol(address.name)
             self.endpoints.append(Endpoint(address.name, host, port, protocol))
 
-    async def serve(self) -> None:
+    async def serve(self, handler: Callable[[Connection, memoryview], RequestFigures | None]) -> None:
+        self._log = RequestLog(self.all, handler)
         for listener, endpoint in zip(self.all, self.endpoints, strict=True):
             await listener.serve()
             logger.info("%s listens; clients are told %s", listener.name, host_and_port(endpoint.host, endpoint.port))
@@ -97,3 +97,7 @@ class Listeners:
     async def stop(self, grace_seconds: float) -> None:
         """Accepts no more, gives replies under way a moment, then closes everything."""
         await asyncio.gather(*(listener.stop(grace_seconds) for listener in self.all))
+
+
+def _nothing(connection: Connection, frame: memoryview) -> None:
+    """Nobody can connect yet."""

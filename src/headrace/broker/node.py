@@ -166,6 +166,10 @@ class Node:
     async def _start(self) -> None:
         config, ports = self._config, self._ports
         await self._observation.start()
+        listeners = self._listeners = Listeners(
+            config.listener, config.request, ports.host_name, Stopwatch(self._clock_ns)
+        )
+        await listeners.bind()  # before anything is touched on the disks
         disks = self._disks
         for folder in config.storage.log_dirs:
             disks.append(ports.disk_of(folder))
@@ -222,12 +226,9 @@ class Node:
         replicas.on_offline = self._directory_offline
         memory = ReplyMemory(config.fetch.fetch_replies_max_bytes, self._loop.call_soon)
         router = self._router(metadata, replicas, lifecycle, memory)
-        listeners = self._listeners = Listeners(
-            config.listener, config.request, router.handle, ports.host_name, Stopwatch(self._clock_ns)
-        )
         memory.on_full = listeners.relieve
+        listeners.configure(config.listener)
         follow_connections(dynamic, listeners)
-        await listeners.bind()
         await lifecycle.start(
             cluster_id=self.cluster_id,
             endpoints=listeners.endpoints,
@@ -237,7 +238,7 @@ class Node:
             previous_epoch=self._previous_epoch(directories),
         )
         assignments.start()
-        await listeners.serve()
+        await listeners.serve(router.handle)
         self._observation.serving(metadata, replicas, router, listeners, self._flushers, memory)
         upkeep = self._upkeep = Upkeep(replicas, settings, config.storage, waits, call_soon=self._loop.call_soon)
         follow_upkeep(dynamic, upkeep)

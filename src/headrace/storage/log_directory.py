@@ -157,7 +157,7 @@ class LogDirectory:
         elif (folder := self._a_partition()) is not None:
             raise WrongDirectory(
                 f"{self.root} has no meta.properties and holds partitions ({folder}), so nobody knows whose they are; "
-                "restore meta.properties, or move the partitions away, or choose another log.dirs"
+                "restore meta.properties, or move the partitions away, or choose another folder"
             )
         if found is None or found.directory_id is None:
             found = MetaProperties(cluster_id, node_id, self._ports.random_bytes(16))
@@ -568,7 +568,10 @@ class LogDirectory:
             self._lock.release()
 
     def abandon(self) -> None:
-        """Gives the folder back without a word: the node does not start."""
+        """Gives the folder back as it was: the node does not start."""
+        if self.clean_broker_epoch is not None:
+            self.close(self.clean_broker_epoch)
+            return
         for log in self.logs.values():
             log.close()
         self._lock.release()
