@@ -170,6 +170,19 @@ def test_what_comes_later_wins_also_under_another_name_for_the_same() -> None:
     assert NodeConfig.parse(settings.texts).storage.log_dirs == ("/c",)
 
 
+def test_amounts_have_units_as_settings_of_topics_do_but_not_in_a_file_of_kafkas() -> None:
+    settings = Settings()
+    settings.add({"log.retention.ms": "7d", "log.segment.bytes": "64MiB"}, "--set")
+    settings.add_environment({"HEADRACE_MESSAGE_MAX_BYTES": "2k"})
+    assert settings.texts == {
+        "log.retention.ms": "604800000",
+        "log.segment.bytes": "67108864",
+        "message.max.bytes": "2048",
+    }
+    with pytest.raises(HeadraceError, match="log.retention.ms must be a whole number of milliseconds"):
+        settings.add_properties(b"log.retention.ms=7d", "server.properties")
+
+
 def serve(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "headrace", "serve", *arguments]
     return subprocess.run(

@@ -125,12 +125,13 @@ def test_a_signal_in_the_middle_of_the_start_stops_it_cleanly(tmp_path: Path, nu
 
 def test_a_folder_in_use(node: Process) -> None:
     said = sentence(serve(*ANY_PORT, "--data", str(node.data)))
-    assert said == f"headrace: {node.data} is in use by another process; stop that one or choose another log.dirs"
+    assert said == f"headrace: {node.data} is in use by another process; stop that one or choose another folder."
 
 
 def test_a_port_in_use(node: Process, tmp_path: Path) -> None:
     said = sentence(serve("--listen", node.bootstrap, "--data", str(tmp_path / "other")))
     assert said == f"headrace: {node.bootstrap} is in use by another process. Stop it, or choose another port."
+    assert not (tmp_path / "other").exists(), "nothing was touched"
 
 
 def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
@@ -141,7 +142,7 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
         )
     said = sentence(serve(*ANY_PORT, "--data", f"{tmp_path}/a,{tmp_path}/b"))
     assert "b belongs to cluster BBBBBBBBBBBBBBBBBBBBBB" in said
-    assert "choose another log.dirs" in said
+    assert "choose another folder" in said
     assert "set node.id=1" in sentence(serve(*ANY_PORT, "--data", f"{tmp_path}/a", "--set", "node.id=2"))
 
 
@@ -151,34 +152,60 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
         (("--listen", "nonsense"), "write --listen HOST:PORT"),
         (("--listen", "127.0.0.1:99999"), "a listener is written NAME://host:port"),
         (("--listen", "::1:9092"), "an IPv6 address stands in brackets"),
-        (("--listen", "192.0.2.1:0"), "this machine has no address 192.0.2.1"),
         (("--set", "num.partition=3"), "did you mean num.partitions?"),
         (("--set", "num.partitions=many"), "must be a whole number, at least 1, not 'many'"),
         (("--set", "num.partitions"), "write --set NAME=VALUE"),
-        (("--set", "listeners=SSL://127.0.0.1:0"), "PLAINTEXT is all that is served"),
         (("--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"), "no client can connect to that"),
         (("--listen", "127.0.0.1:0", "--set", "listeners=PLAINTEXT://127.0.0.1:0"), "leave out one of the two"),
         (("--log-level", "net=loud"), "is no log level. Use one of debug, info, warning, error"),
-        (("--log-level", "nett=debug"), "There is no module 'nett' to log"),
-        (("--log-level", "net.no.such=debug"), "There is no module 'net.no.such' to log"),
-        (("--listen", "no.such.host.invalid:0"), "Use an address of this machine"),
+        (("--log-level", "nett=debug"), "There is no module 'nett' to log; did you mean net?"),
+        (("--log-level", "broker.nodes=debug"), "There is no module 'broker.nodes' to log; did you mean broker.node?"),
+        (("--log-level", "xyz=debug"), "There is no module 'xyz' to log; the log names them, as in net"),
         (("--loud",), "See: headrace serve --help"),
         (("--lissten", "127.0.0.1:0"), "did you mean --listen?"),
-        (("--data", ""), "log.dirs is empty; a node needs a folder"),
+        (("--data", ""), "--data is empty; a node needs a folder, as in headrace-data."),
+        (("--data", "a,./a"), "--data names one folder twice, as a and as ./a; leave out one."),
+    ],
+)
+def test_flags_that_can_not_be_meant_are_wrong_use(arguments: tuple[str, ...], expected: str, tmp_path: Path) -> None:
+    done = refused(arguments, tmp_path)
+    assert expected in sentence(done)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--set", "listeners=SSL://127.0.0.1:0"), "PLAINTEXT is all that is served"),
+        (("--listen", "192.0.2.1:0"), "this machine has no address 192.0.2.1"),
+        (("--listen", "no.such.host.invalid:0"), "Use an address of this machine"),
         (("--data", "/proc/no/such/folder"), "can't be a log directory (No such file or directory); choose a folder"),
         (("--data", "/dev/null"), "/dev/null can't be a log directory (File exists); choose a folder"),
     ],
 )
 def test_what_it_can_not_run_with_is_one_sentence(arguments: tuple[str, ...], expected: str, tmp_path: Path) -> None:
-    given = arguments if "--data" in arguments else (*arguments, "--data", str(tmp_path))
+    done = refused(arguments, tmp_path)
+    assert expected in sentence(done)
+    assert done.returncode == 1
+    assert done.stderr.endswith(".\n")
+
+
+def refused(arguments: tuple[str, ...], folder: Path) -> subprocess.CompletedProcess[str]:
+    given = arguments if "--data" in arguments else (*arguments, "--data", str(folder))
     given = given if any("listen" in argument for argument in arguments) else (*ANY_PORT, *given)
-    assert expected in sentence(serve(*given))
+    return serve(*given)
+
+
+def test_a_log_level_of_the_environment_is_no_wrong_use(tmp_path: Path) -> None:
+    done = serve(*ANY_PORT, "--data", str(tmp_path), HEADRACE_LOG_LEVEL="loud")
+    assert sentence(done).startswith("headrace: HEADRACE_LOG_LEVEL: 'loud' is no log level.")
+    assert done.returncode == 1
 
 
 @pytest.mark.parametrize(
     ("faults", "expected"),
     [
-        (Faults(read_only=True), "read-only; mount it for writing or choose another log.dirs"),
+        (Faults(read_only=True), "read-only; mount it for writing or choose another folder"),
         (Faults(forbidden=("",)), "give the user that runs the node read and write access"),
         (Faults(capacity_bytes=0), "full"),
     ],

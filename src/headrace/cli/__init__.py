@@ -117,7 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except Misused as error:
-        return _say(str(error).rstrip(".") + ".", USAGE)
+        sentence = str(error)
+        return _say(sentence if sentence.endswith((".", "?")) else f"{sentence}.", USAGE)
     except HeadraceError as error:
         return _say(str(error), FAILED)
     except KeyboardInterrupt:
@@ -129,7 +130,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _pipe_closed()
         raise
     except OSError as error:
-        return _say(f"{error.filename or 'input or output'}: {error.strerror or error}.", FAILED)
+        return _say(f"{error.filename or 'reading or writing failed'}: {error.strerror or error}.", FAILED)
     except Exception as error:
         if os.environ.get("HEADRACE_TRACEBACK"):
             raise

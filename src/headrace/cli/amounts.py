@@ -7,40 +7,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from headrace.cli import Misused
+from headrace.config.amounts import duration_ms, setting_value, size_bytes
 
-_DURATIONS_MS: Final = {
-    "ms": 1,
-    "s": 1000,
-    "m": 60_000,
-    "min": 60_000,
-    "h": 3_600_000,
-    "d": 86_400_000,
-    "w": 604_800_000,
-}
-_SIZES_BYTES: Final = {
-    "b": 1,
-    **{f"{letter}{ending}": 1024**power for power, letter in enumerate("kmgtp", 1) for ending in ("", "ib")},
-    **{f"{letter}b": 1000**power for power, letter in enumerate("kmgtp", 1)},
-}
-_AMOUNT: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)", re.IGNORECASE)
+__all__ = ["duration_ms", "moment_ms", "setting_value", "setting_words", "size_bytes"]
+
 _WORDS: Final = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"), (1000, "second"))
 _SCALES: Final = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
-
-
-def duration_ms(text: str) -> int | None:
-    """The milliseconds of `90s` or `7d`; None when the text is no duration."""
-    return _amount(text, _DURATIONS_MS)
-
-
-def size_bytes(text: str) -> int | None:
-    """The bytes of `64KiB`, `64k` (both of 1024) or `64kB` (of 1000); None when the text is no size."""
-    return _amount(text, _SIZES_BYTES)
-
-
-def _amount(text: str, units: dict[str, int]) -> int | None:
-    found = _AMOUNT.fullmatch(text.strip())
-    scale = units.get(found[2].lower()) if found else None
-    return round(float(found[1]) * scale) if found and scale is not None else None
 
 
 def moment_ms(text: str, now_ms: int) -> int:
@@ -69,16 +41,6 @@ def moment_ms(text: str, now_ms: int) -> int:
 
 def _ms(moment: datetime) -> int:
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def setting_value(name: str, value: str) -> str:
-    """The value as a cluster takes it: `7d` of a setting in ms and `1GiB` of one in bytes become numbers."""
-    amount = None
-    if name.endswith(".ms"):
-        amount = duration_ms(value)
-    elif name.endswith((".bytes", ".size", ".second")):
-        amount = size_bytes(value)
-    return value if amount is None else str(amount)
 
 
 def setting_words(name: str, value: str | None) -> str:

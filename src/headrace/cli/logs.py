@@ -43,7 +43,7 @@ def parse_level(text: str) -> tuple[str, int]:
         )
     module = module.removeprefix(_ROOT).removeprefix(".")
     if module and not _is_module(f"{_ROOT}.{module}"):
-        raise HeadraceError(f"There is no module '{module}' to log; the log names them, as in net or broker.node.")
+        raise HeadraceError(f"There is no module '{module}' to log; {_nearest(module)}")
     return module, logging.getLevelNamesMapping()[level.upper()]
 
 
@@ -52,6 +52,18 @@ def _is_module(name: str) -> bool:
         return importlib.util.find_spec(name) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _nearest(module: str) -> str:
+    """Of those beside it: the module that it may mean, or where to find the names."""
+    import pkgutil  # only on the way to an error, so not at import
+    from difflib import get_close_matches
+
+    package, dot, _ = module.rpartition(".")
+    found = importlib.util.find_spec(f"{_ROOT}{dot}{package}") if _is_module(f"{_ROOT}{dot}{package}") else None
+    folders = (found.submodule_search_locations if found else None) or []
+    near = get_close_matches(module, [f"{package}{dot}{each.name}" for each in pkgutil.iter_modules(folders)], n=1)
+    return f"did you mean {near[0]}?" if near else "the log names them, as in net or broker.node."
 
 
 class HumanFormatter(logging.Formatter):

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from headrace.cli import USAGE, logs
+from headrace.cli import USAGE, Misused, logs
 from headrace.config import NodeConfig
 from headrace.config.listeners import host_and_port
 from headrace.config.sources import Settings, parse_toml
@@ -32,6 +32,7 @@ that it has seen once. To look at more at a time takes longer than anybody is to
 logger = logging.getLogger(__name__)
 
 _STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+_SET, _DATA, _LISTEN = "--set", "--data", "--listen"
 _FORMATS: Final = ("auto", "human", "json")
 _EPILOG: Final = """\
 examples:
@@ -56,15 +57,8 @@ def main(arguments: Sequence[str]) -> int:
         signal.signal(number, lambda number, frame: early.append(number))
     options = _parser().parse_args(arguments)
     settings = _settings(options, os.environ)
-    try:
-        config = NodeConfig.parse(settings.texts)
-    except Refused as refused:
-        origin = next((settings.origins[name] for name in settings.texts if refused.text.startswith(f"{name} ")), "")
-        if not origin:
-            raise
-        raise HeadraceError(f"{origin}: {refused.text}") from refused
-    _require_distinct_folders(config.storage.log_dirs)
-    logs.set_up(sys.stderr, options.log_level or _levels(os.environ), options.log_format or _format(os.environ))
+    config = _parsed(settings)
+    _set_up_log(options, os.environ)
     for told in settings.told:
         logger.warning("%s", told)
     return _run(config, early)
@@ -126,31 +120,60 @@ def _settings(options: argparse.Namespace, environment: Mapping[str, str]) -> Se
     if toml:
         settings.add(parse_toml(_read(toml), toml), toml)
     settings.add_environment(environment)
-    flags = _flags(options)
-    if flags:
-        settings.add(flags, "--set" if options.set else "the command line")
+    for flag, texts in _flags(options).items():
+        try:
+            settings.add(texts, flag)
+        except HeadraceError as error:
+            raise Misused(str(error)) from error
     settings.tell_stored()
     return settings
 
 
-def _flags(options: argparse.Namespace) -> dict[str, str]:
-    texts: dict[str, str] = {}
+def _flags(options: argparse.Namespace) -> dict[str, dict[str, str]]:
+    """What each flag sets."""
+    flags: dict[str, dict[str, str]] = {_SET: {}}
     for given in options.set:
         name, separator, value = given.partition("=")
         if not separator or not name:
-            raise HeadraceError(f"'{given}' is no setting; write --set NAME=VALUE, as in --set num.partitions=4.")
-        texts[name.strip()] = value
+            raise Misused(f"'{given}' is no setting; write --set NAME=VALUE, as in --set num.partitions=4.")
+        flags[_SET][name.strip()] = value
     for option, name in (("data", "log.dirs"), ("listen", "listeners")):
-        if getattr(options, option) is not None and name in texts:
-            raise HeadraceError(f"--{option} and --set {name} say the same thing twice; leave out one of the two.")
+        if getattr(options, option) is not None and name in flags[_SET]:
+            raise Misused(f"--{option} and --set {name} say the same thing twice; leave out one of the two.")
     if options.data is not None:
-        texts["log.dirs"] = options.data
+        flags[_DATA] = {"log.dirs": options.data}
     if options.listen is not None:
         _, colon, port = options.listen.rpartition(":")
         if not colon or not port.isdigit():
-            raise HeadraceError(f"'{options.listen}' is no address; write --listen HOST:PORT, as in 127.0.0.1:9092.")
-        texts["listeners"] = f"PLAINTEXT://{options.listen}"
-    return texts
+            raise Misused(f"'{options.listen}' is no address; write --listen HOST:PORT, as in 127.0.0.1:9092.")
+        flags[_LISTEN] = {"listeners": f"PLAINTEXT://{options.listen}"}
+    return flags
+
+
+def _parsed(settings: Settings) -> NodeConfig:
+    """Raises Misused for what flags say, and HeadraceError for what files and the environment do."""
+    try:
+        config = NodeConfig.parse(settings.texts)
+        _require_distinct_folders(config.storage.log_dirs)
+    except Refused as refused:
+        name = next((name for name in settings.texts if refused.text.startswith(f"{name} ")), "")
+        if not name:
+            raise
+        origin = settings.origins[name]
+        if origin == _DATA:  # which is the setting itself, under the name that the user gave it
+            raise Misused(f"{_DATA} {refused.text.removeprefix(name).strip()}") from refused
+        raise (Misused if origin in (_SET, _LISTEN) else HeadraceError)(f"{origin}: {refused.text}") from refused
+    return config
+
+
+def _set_up_log(options: argparse.Namespace, environment: Mapping[str, str]) -> None:
+    form = options.log_format or _format(environment)
+    try:
+        logs.set_up(sys.stderr, options.log_level or _levels(environment), form)
+    except HeadraceError as error:
+        if options.log_level:
+            raise Misused(str(error)) from error
+        raise HeadraceError(f"HEADRACE_LOG_LEVEL: {error}") from error
 
 
 def _read(path: str) -> bytes:
@@ -178,7 +201,9 @@ def _require_distinct_folders(folders: Sequence[str]) -> None:
     for folder in folders:
         first = seen.setdefault(os.path.realpath(folder), folder)
         if first is not folder:
-            raise HeadraceError(f"log.dirs names one folder twice, as {first} and as {folder}; leave out one of them.")
+            raise Refused(
+                Error.INVALID_CONFIG, f"log.dirs names one folder twice, as {first} and as {folder}; leave out one."
+            )
 
 
 def _run(config: NodeConfig, early: Sequence[int]) -> int:
@@ -187,6 +212,8 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
     from headrace.broker.local import local_ports
     from headrace.broker.node import Node
     from headrace.broker.rest import import_rest
+    from headrace.storage.disk import DiskError
+    from headrace.storage.identity import WrongDirectory
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -227,6 +254,8 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
         if refused.error is Error.INVALID_CONFIG:
             raise HeadraceError(f"{refused} `headrace config explain NAME` tells more.") from refused
         raise
+    except (DiskError, WrongDirectory) as error:  # parts of sentences: the log puts them into others
+        raise HeadraceError(f"{error}.") from error
     return 0
 
 

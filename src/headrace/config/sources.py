@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from headrace.config.amounts import setting_value
 from headrace.config.listeners import parse_listener
 from headrace.config.node import ALIASES, broker_settings
 from headrace.config.properties import parse_properties
@@ -48,7 +49,11 @@ class Settings:
         """Sentences for the operator: what was not taken, or has no effect."""
 
     def add(self, texts: Mapping[str, str], origin: str) -> None:
-        """These win over what was there. Raises HeadraceError, with the origin, for what no node takes."""
+        """These win over what was there. Raises HeadraceError, with the origin, for what no node takes. Amounts may
+        have units, as in 7d."""
+        self._take({name: setting_value(name, text) for name, text in texts.items()}, origin)
+
+    def _take(self, texts: Mapping[str, str], origin: str) -> None:
         known = broker_settings()
         for name, text in texts.items():
             setting = known.get(ALIASES.get(name, name))
@@ -83,7 +88,7 @@ class Settings:
             else:
                 self.told.append(f"{origin}: {name} is left out: {_GONE.get(name, _NOT_IN_KAFKA_4)}")
         self._leave_out_controllers(taken, origin)
-        self.add(taken, origin)
+        self._take(taken, origin)  # without units: what Kafka would refuse in its own file is refused
 
     def _leave_out_controllers(self, texts: dict[str, str], origin: str) -> None:
         """The listeners of controllers: this node reaches its controller in its own process."""

@@ -54,7 +54,7 @@ def unsupported(features: Mapping[str, int]) -> str | None:
             commands.append(f"kafka-features.sh {command} {' '.join(options)}")
     return (
         f"has features at levels that this program does not support: {levels}; change them with the program that wrote "
-        f"it ({', '.join(commands)}), start a program that supports them, or choose another log.dirs."
+        f"it ({', '.join(commands)}), start a program that supports them, or choose another folder."
     )
 
 

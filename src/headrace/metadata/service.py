@@ -119,7 +119,7 @@ def _not_alone(folder: str, voters: VoterSet) -> HeadraceError:
         if ids
         else "names no voters, as that of a Kafka which has them in controller.quorum.voters"
     )
-    return HeadraceError(f"The metadata log in {folder} {whose}; choose another log.dirs, or move it away.")
+    return HeadraceError(f"The metadata log in {folder} {whose}; choose another folder, or move it away.")
 
 
 class _Waiting(NamedTuple):

@@ -357,7 +357,7 @@ class Driver:
             except ProtocolError as error:
                 raise HeadraceError(
                     f"The metadata log in {self._metadata.disk.full_path(FOLDER)} can't be read ({error}): if a later "
-                    "version wrote it, run that one; else choose another log.dirs."
+                    "version wrote it, run that one; else choose another folder."
                 ) from error
 
     def _fail(self, error: BaseException) -> None:

@@ -317,7 +317,7 @@ class DiskFull(DiskError):
 
 
 class DiskReadOnly(DiskError):
-    advice = "can't be written because its file system is read-only; mount it for writing or choose another log.dirs"
+    advice = "can't be written because its file system is read-only; mount it for writing or choose another folder"
 
 
 class NoPermission(DiskError):
@@ -341,7 +341,7 @@ class TooManyOpenFiles(DiskError):
 
 
 class DiskInUse(DiskError):
-    advice = "is in use by another process; stop that one or choose another log.dirs"
+    advice = "is in use by another process; stop that one or choose another folder"
 
 
 class SyncFailed(DiskError):

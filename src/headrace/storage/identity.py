@@ -91,12 +91,12 @@ class MetaProperties:
         if self.cluster_id != cluster_id:
             raise WrongDirectory(
                 f"{disk.root} belongs to cluster {self.cluster_id}, and this node to cluster {cluster_id}; "
-                "choose another log.dirs"
+                "choose another folder"
             )
         if self.node_id != node_id:
             raise WrongDirectory(
                 f"{disk.root} belongs to node {self.node_id}, and this is node {node_id}; "
-                f"choose another log.dirs or set node.id={self.node_id}"
+                f"choose another folder or set node.id={self.node_id}"
             )
 
 
