@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 app = typer.Typer(
     help="Measure how fast a cluster is: any that speaks the Kafka protocol.\n\n"
     "Without --topic a topic is made for it, and deleted afterwards. What is measured is the cluster and the client "
-    "together, on this machine: compare figures of the same client, and see that it is not the limit.",
+    "together, on this machine: compare figures of the same client, and see that it is not the limit.\n\n"
+    "Examples:\n\n"
+    "- `headrace bench produce --record-size 1KiB --compression lz4`\n"
+    "- `headrace bench consume --records 1000000`\n"
+    "- `headrace bench latency --rate 1000 --plot latency.html`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Look at a cluster: its brokers, its features, and what is wrong with it.\n\n"
-    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.",
+    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.\n\n"
+    "Examples:\n\n"
+    "- `headrace cluster describe`\n"
+    "- `headrace cluster features`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -32,7 +35,10 @@ app = typer.Typer(
 def describe(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show the brokers of a cluster, how full they are, and what is wrong and which command helps.
 
-    Examples: `headrace cluster describe`, `headrace cluster describe --bootstrap kafka.example.net:9092 --json`
+    Examples:
+
+    - `headrace cluster describe`
+    - `headrace cluster describe --bootstrap kafka.example.net:9092 --json`
     """
     state = run(bootstrap, look_at, once=True)
     if as_json:
@@ -141,7 +147,9 @@ def state_json(state: ClusterState) -> dict[str, Any]:
 def features(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show the features of a cluster: at which level each is, and which levels its brokers support.
 
-    Example: `headrace cluster features`
+    Examples:
+
+    - `headrace cluster features`
     """
 
     async def work(client: Client) -> FeaturesInfo:

@@ -19,7 +19,12 @@ from headrace.config.setting import unknown
 
 app = typer.Typer(
     help="Explain settings, and get and set those of a running cluster.\n\n"
-    "Names are Kafka's where Kafka has the setting. list and explain need no running node.",
+    "Names are Kafka's where Kafka has the setting. list and explain need no running node.\n\n"
+    "Examples:\n\n"
+    "- `headrace config explain retention.ms`\n"
+    "- `headrace config list --scope topic`\n"
+    "- `headrace config get --topic orders`\n"
+    "- `headrace config set --topic orders retention.ms=7d`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -40,7 +45,10 @@ def list_settings(
 ) -> None:
     """List all settings with their defaults.
 
-    Examples: `headrace config list --scope topic`, `headrace config list --json`
+    Examples:
+
+    - `headrace config list --scope topic`
+    - `headrace config list --json`
     """
     tables = {
         Scope.TOPIC: TOPIC,
@@ -72,7 +80,9 @@ def explain(
 ) -> None:
     """Say what one setting does, what it takes, and where its default comes from.
 
-    Example: `headrace config explain retention.ms`
+    Examples:
+
+    - `headrace config explain retention.ms`
     """
     found = list(settings_named(ALIASES.get(name, name)))
     if not found:

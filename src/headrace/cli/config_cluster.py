@@ -63,8 +63,12 @@ def get(
 
     Without names, those that differ from their defaults. With a name, also where its value comes from.
 
-    Examples: `headrace config get --topic orders`, `headrace config get --topic orders retention.ms`,
-    `headrace config get --broker 1 'log.*' --all`, `headrace config get --cluster`
+    Examples:
+
+    - `headrace config get --topic orders`
+    - `headrace config get --topic orders retention.ms`
+    - `headrace config get --broker 1 'log.*' --all`
+    - `headrace config get --cluster`
     """
     from headrace.client import ConfigSource, ResourceType
 
@@ -178,8 +182,11 @@ def set_(
     Values in ms take units as in 90s or 7d, those in bytes as in 64KiB. NAME+=VALUE adds to a list, NAME-=VALUE takes
     from it.
 
-    Examples: `headrace config set --topic orders retention.ms=7d`,
-    `headrace config set --cluster log.retention.ms=30d`, `headrace config set --logger 1 headrace.net=DEBUG`
+    Examples:
+
+    - `headrace config set --topic orders retention.ms=7d`
+    - `headrace config set --cluster log.retention.ms=30d`
+    - `headrace config set --logger 1 headrace.net=DEBUG`
     """
     resource = _resource(topic, broker, cluster, logger, group, client_metrics)
     _alter(bootstrap, resource, assignments.changes(given), dry_run, as_json)
@@ -199,7 +206,10 @@ def unset(
 ) -> None:
     """Take settings of a running cluster back, so that their defaults count again.
 
-    Examples: `headrace config unset --topic orders retention.ms`, `headrace config unset --logger 1 headrace.net`
+    Examples:
+
+    - `headrace config unset --topic orders retention.ms`
+    - `headrace config unset --logger 1 headrace.net`
     """
     resource = _resource(topic, broker, cluster, logger, group, client_metrics)
     _alter(bootstrap, resource, assignments.removals(names), dry_run, as_json)
@@ -237,7 +247,9 @@ def resources(
 ) -> None:
     """List the groups and the subscriptions to clients' metrics that have settings; with --all, topics and brokers too.
 
-    Example: `headrace config resources`
+    Examples:
+
+    - `headrace config resources`
     """
     from headrace.client import ResourceType
 

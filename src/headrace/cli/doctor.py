@@ -74,8 +74,11 @@ def doctor(
     The exit code is 1 when there is a warning or a failure. A bundle has versions, findings, settings without secrets,
     the state of the cluster, and the logs and metrics that you name; it has no records of topics in it.
 
-    Examples: `headrace doctor`, `headrace doctor --data /var/lib/headrace --bootstrap 127.0.0.1:9092`,
-    `headrace doctor --bundle support.tar.gz --log headrace.log --metrics 127.0.0.1:9404`
+    Examples:
+
+    - `headrace doctor`
+    - `headrace doctor --data /var/lib/headrace --bootstrap 127.0.0.1:9092`
+    - `headrace doctor --bundle support.tar.gz --log headrace.log`
     """
     if bundle is None and (logs or metrics):
         raise Misused("--log and --metrics are for a bundle; say --bundle FILE.tar.gz, too")

@@ -29,7 +29,11 @@ from headrace.storage.verify import verify
 
 app = typer.Typer(
     help="Look into the files of a log, ours or Kafka's: dump, verify, sum up.\n\n"
-    "Nothing here writes, and no node needs to be stopped.",
+    "Nothing here writes, and no node needs to be stopped.\n\n"
+    "Examples:\n\n"
+    "- `headrace log stat headrace-data --top 10 --sort size`\n"
+    "- `headrace log verify headrace-data`\n"
+    "- `headrace log dump --records headrace-data/orders-0/*.log`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -82,9 +86,11 @@ def dump(
     Files marked .deleted, .cleaned or .swap are shown as well. A terminal shows the first 256 bytes of a key or value,
     a pipe and JSON all of them.
 
-    Examples: `headrace log dump orders-0/00000000000000000000.log`,
-    `headrace log dump --records --offset 1000 --count 10 orders-0/*.log`,
-    `headrace log dump --records __cluster_metadata-0/00000000000000000000.log`
+    Examples:
+
+    - `headrace log dump orders-0/00000000000000000000.log`
+    - `headrace log dump --records --offset 1000 --count 10 orders-0/*.log`
+    - `headrace log dump --records __cluster_metadata-0/00000000000000000000.log`
     """
     wishes = Wishes(
         records=records,
@@ -154,7 +160,10 @@ def verify_command(
     Nothing is changed, and a node may be running. The exit code is 1 when something is damaged; the torn tail that an
     unclean stop leaves is a note, because the next start mends it.
 
-    Examples: `headrace log verify headrace-data`, `headrace log verify headrace-data/orders-0 --deep`
+    Examples:
+
+    - `headrace log verify headrace-data`
+    - `headrace log verify headrace-data/orders-0 --deep`
     """
     inventory = _open(folder)
     with _progress("verifying", inventory.walk_bytes) as advanced:
@@ -183,7 +192,10 @@ def stat(
     The ratio is how many bytes a stored byte of compressed records stands for; it takes `--deep`. Totals are of all
     partitions, those not shown too.
 
-    Examples: `headrace log stat headrace-data --top 10 --sort size`, `headrace log stat headrace-data/orders-0 --deep`
+    Examples:
+
+    - `headrace log stat headrace-data --top 10 --sort size`
+    - `headrace log stat headrace-data/orders-0 --deep`
     """
     inventory = _open(folder)
     with _progress("reading", inventory.size_bytes) as advanced:

@@ -43,7 +43,11 @@ from headrace.protocol.shape import (
 from headrace.protocol.shape import shape as find_shape
 
 app = typer.Typer(
-    help="Show the shape of any Kafka message, and explain a captured frame field by field.",
+    help="Show the shape of any Kafka message, and explain a captured frame field by field.\n\n"
+    "Examples:\n\n"
+    "- `headrace protocol list`\n"
+    "- `headrace protocol show Fetch --version 13`\n"
+    "- `headrace protocol decode capture.bin`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -61,7 +65,9 @@ SUFFIXES = ("Request", "Response", "Key", "Value", "Record")
 def list_messages(as_json: Json = False) -> None:
     """List all APIs and records, with their keys and versions.
 
-    Example: `headrace protocol list`
+    Examples:
+
+    - `headrace protocol list`
     """
     shapes = [find_shape(name) for name in message_names()]
     if as_json:
@@ -84,7 +90,10 @@ def show_shape(
 ) -> None:
     """Print the shape of a message: its fields, their types, versions and defaults.
 
-    Examples: `headrace protocol show Fetch`, `headrace protocol show MetadataResponse --version 12`
+    Examples:
+
+    - `headrace protocol show Fetch`
+    - `headrace protocol show MetadataResponse --version 12`
     """
     found = [find_shape(message) for message in _messages_named(name)]
     for item in found:
@@ -218,8 +227,11 @@ def decode_frame(
     A request says itself what it is. A response does not: give its API and version. Frames captured from a socket may
     come one after another, with the four bytes of length before each.
 
-    Examples: `headrace protocol decode 0012000300000001ffff00…`, `headrace protocol decode capture.bin`,
-    `headrace protocol decode answer.bin --response Metadata --version 12`
+    Examples:
+
+    - `headrace protocol decode 0012000300000001ffff00…`
+    - `headrace protocol decode capture.bin`
+    - `headrace protocol decode answer.bin --response Metadata --version 12`
     """
     if (response or message) and version is None:
         raise HeadraceError("say which version it is, with --version: a response or a bare message does not tell.")

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Look at the quorum that keeps a cluster's metadata.\n\n"
-    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.",
+    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.\n\n"
+    "Examples:\n\n"
+    "- `headrace quorum describe`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -36,7 +38,10 @@ def quorum() -> None:
 def describe(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show who leads the metadata quorum, who votes, who only follows, and how far each has come.
 
-    Examples: `headrace quorum describe`, `headrace quorum describe --json`
+    Examples:
+
+    - `headrace quorum describe`
+    - `headrace quorum describe --json`
     """
 
     async def work(client: Client) -> tuple[QuorumInfo, str]:

@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Create, look at, change, delete and trim topics, of any Kafka cluster.\n\n"
-    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.",
+    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.\n\n"
+    "Examples:\n\n"
+    "- `headrace topic create orders --partitions 6 -c retention.ms=7d`\n"
+    "- `headrace topic list`\n"
+    "- `headrace topic describe orders`\n"
+    "- `headrace topic alter orders --partitions 12`\n"
+    "- `headrace topic trim orders --before 30d --dry-run`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
@@ -84,8 +90,11 @@ def create(
 
     Values in ms take units as in 90s, 12h or 7d, those in bytes as in 64KiB or 1GiB.
 
-    Examples: `headrace topic create orders`, `headrace topic create orders -p 12 -c retention.ms=7d`,
-    `headrace topic create users -c cleanup.policy=compact --if-not-exists`
+    Examples:
+
+    - `headrace topic create orders`
+    - `headrace topic create orders -p 12 -c retention.ms=7d`
+    - `headrace topic create users -c cleanup.policy=compact --if-not-exists`
     """
     from headrace.client import NewTopic
 
@@ -168,7 +177,11 @@ def list_topics(
 
     Records are offsets in use: in a compacted topic some of them may be gone. Sizes are of one copy, the leader's.
 
-    Examples: `headrace topic list`, `headrace topic list 'orders-*' --sort size`, `headrace topic list --names`
+    Examples:
+
+    - `headrace topic list`
+    - `headrace topic list 'orders-*' --sort size`
+    - `headrace topic list --names`
     """
 
     async def work(client: Client) -> list[TopicView]:
@@ -211,7 +224,10 @@ def _sorted(shown: list[TopicView], order: Order) -> list[TopicView]:
 def describe(topics: Topics, as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) -> None:
     """Show topics in full: settings, partitions, leaders, replicas, offsets, sizes.
 
-    Examples: `headrace topic describe orders`, `headrace topic describe 'orders-*' --json`
+    Examples:
+
+    - `headrace topic describe orders`
+    - `headrace topic describe 'orders-*' --json`
     """
     from headrace.cli.topic_view import print_topic, topic_json, views
 
@@ -252,8 +268,11 @@ def alter(
     NAME+=VALUE adds to a list and NAME-=VALUE takes from it. With more partitions, records of a key may go to another
     partition than before.
 
-    Examples: `headrace topic alter orders --partitions 24`, `headrace topic alter orders -c retention.ms=30d`,
-    `headrace topic alter orders --unset retention.ms`
+    Examples:
+
+    - `headrace topic alter orders --partitions 24`
+    - `headrace topic alter orders -c retention.ms=30d`
+    - `headrace topic alter orders --unset retention.ms`
     """
     from headrace.cli.settings_change import Changed, change_settings, changed_json, print_changed
     from headrace.client import ConfigResource
@@ -313,8 +332,11 @@ def delete(
 
     A terminal shows what would be lost and asks; elsewhere --yes is needed. Patterns don't match internal topics.
 
-    Examples: `headrace topic delete orders`, `headrace topic delete 'test-*' --dry-run`,
-    `headrace topic delete 'test-*' --yes`
+    Examples:
+
+    - `headrace topic delete orders`
+    - `headrace topic delete 'test-*' --dry-run`
+    - `headrace topic delete 'test-*' --yes`
     """
     from headrace.cli.topic_view import print_list, views
 

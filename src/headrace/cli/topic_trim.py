@@ -54,8 +54,11 @@ def trim(
 
     Times without a zone are in UTC. A terminal shows what would be lost and asks; elsewhere --yes is needed.
 
-    Examples: `headrace topic trim orders --before 30d`, `headrace topic trim orders --to-offset 1000 --partition 0`,
-    `headrace topic trim orders --all --yes`
+    Examples:
+
+    - `headrace topic trim orders --before 30d`
+    - `headrace topic trim orders --to-offset 1000 --partition 0`
+    - `headrace topic trim orders --all --yes`
     """
     if [to_offset is not None, before is not None, everything].count(True) != 1:
         raise Misused("Say up to where to trim, once: --to-offset N, --before TIME or --all")

@@ -36,7 +36,11 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Look at transactions, end one by force, find those that hang.\n\n"
-    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.",
+    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.\n\n"
+    "Examples:\n\n"
+    "- `headrace txn list --state Ongoing --longer-than 1m`\n"
+    "- `headrace txn describe billing-1`\n"
+    "- `headrace txn find-hanging`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",
