@@ -107,7 +107,7 @@ def consume(
     - `headrace consume orders`
     - `headrace consume orders --from beginning --until end`
     - `headrace consume orders --last 10 --until end --format full`
-    - `headrace consume orders --from 2h --filter "value.total > 100 and key != null"`
+    - `headrace consume orders --from 2h --filter "headers.region == 'eu'"`
     - `headrace consume 'orders-*' -t '{topic} {offset} {key}: {value.total}'`
     - `headrace consume a -f beginning -u end --json | headrace produce b -f json`
     - `headrace consume orders --group billing --json | jq .value`
