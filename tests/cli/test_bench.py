@@ -34,7 +34,6 @@ def test_percentiles_are_right_to_two_percent(times: list[float]) -> None:
 
 def test_bars_and_times() -> None:
     assert (bar(1, 4), bar(0.5, 4), bar(0, 4), bar(0.001, 4)) == ("████", "██", "", "▏")
-    assert bar(0.5, 4, plain=True) == "##"
     assert [time_short(seconds) for seconds in (12.34, 0.5, 0.0123, 0.000045)] == [
         "12.3 s",
         "500 ms",

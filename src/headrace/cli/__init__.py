@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
+from headrace.cli import streams
 from headrace.errors import HeadraceError
 
 FAILED: Final = 1
@@ -113,6 +114,7 @@ COMMANDS: Final[dict[str, Command]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command line and returns its exit code. Nothing that goes wrong shows a traceback."""
     try:
+        streams.mend()
         code = _run(list(sys.argv[1:] if arguments is None else arguments))
         sys.stdout.flush()
         return code

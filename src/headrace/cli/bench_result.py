@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from rich.console import Console
 from rich.text import Text
 
 from headrace.cli.columns import Cell, Column
@@ -126,7 +124,7 @@ def _print_histogram(latencies: Latencies) -> None:
         [
             bound_text(low),
             bound_text(high),
-            bar(count / most, BAR_WIDTH, plain=_is_plain()).ljust(BAR_WIDTH),
+            bar(count / most, BAR_WIDTH).ljust(BAR_WIDTH),
             share_text(count, latencies.count),
             count_text(count),
         ]
@@ -136,15 +134,7 @@ def _print_histogram(latencies: Latencies) -> None:
     print_table(columns, rows, indent="  ")
 
 
-def _is_plain() -> bool:
-    """Whether the output takes no block characters."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
-    return not encoding.lower().replace("-", "").startswith("utf8") or Console().legacy_windows
-
-
 def _sparks(values: list[int]) -> str:
-    if _is_plain():
-        return ""
     group = -(-len(values) // SPARKS_MAX)
     means = [sum(values[at : at + group]) / len(values[at : at + group]) for at in range(0, len(values), group)]
     most = max(means) or 1

@@ -91,9 +91,7 @@ def bound_text(seconds: float) -> str:
     return f"{seconds / 1e-6:g} µs"
 
 
-def bar(share: float, width: int, *, plain: bool = False) -> str:
+def bar(share: float, width: int) -> str:
     """A part of a width, to an eighth of a character; what is not nothing is seen."""
-    if plain:
-        return "#" * max(round(share * width), 1 if share else 0)
     eighths = max(round(share * width * 8), 1 if share else 0)
     return FULL * (eighths // 8) + SHARES[eighths % 8].strip()

@@ -16,6 +16,7 @@ from rich.text import Text
 
 from headrace.cli import Misused
 from headrace.cli.columns import Cell, Column, Columns
+from headrace.cli.streams import takes_any_character
 
 GOOD = "green"
 WARN = "yellow"
@@ -25,7 +26,12 @@ NAME = "cyan"
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(json.dumps(value, indent=2, ensure_ascii=not takes_any_character()))
+
+
+def print_json_line(value: Any) -> None:
+    """One of several that come by and by."""
+    print(json.dumps(value, ensure_ascii=not takes_any_character()), flush=True)
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, indent: str = "") -> None:

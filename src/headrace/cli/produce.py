@@ -162,9 +162,9 @@ def produce(
         given = _repeated(record, count or 1)
     else:
         given = _read(reader, sources, whole=how is InputFormat.WHOLE, count=count)
-        if STANDARD_INPUT in sources and sys.stdin is not None and sys.stdin.isatty():
+        if STANDARD_INPUT in sources and sys.stdin.isatty():
             remark("Type records, one a line; Ctrl-D ends.")
-    is_typed = STANDARD_INPUT in sources and sys.stdin is not None and sys.stdin.isatty()
+    is_typed = STANDARD_INPUT in sources and sys.stdin.isatty()
     total = None if rate is not None or count is not None else total_bytes(sources)
     bar = Bar(
         f"to {topic}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -19,7 +18,7 @@ from headrace.cli import INTERRUPTED, Misused
 from headrace.cli.amounts import duration_ms
 from headrace.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Json, run
 from headrace.cli.latencies import bar, time_short
-from headrace.cli.output import BAD, GOOD, NAME, QUIET, WARN
+from headrace.cli.output import BAD, GOOD, NAME, QUIET, WARN, print_json_line
 from headrace.cli.progress import rate_text
 from headrace.cli.quantities import count_text, plural, share_text, size_text
 from headrace.errors import HeadraceError
@@ -144,7 +143,7 @@ async def _print_each(seen: AsyncIterator[Picture], wanted: int | None, rows: in
     is_first = True
     async for shown in seen:
         if as_json:
-            print(json.dumps(picture_json(shown), ensure_ascii=False), flush=True)
+            print_json_line(picture_json(shown))
         else:
             console = Console(highlight=False, emoji=False)
             if not console.is_terminal:
