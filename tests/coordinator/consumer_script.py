@@ -10,6 +10,7 @@
     join a [topics=t,u] ...       a member sends everything and epoch 0; see `_beat` for what it may send
     beat a [epoch=7] ...          a heartbeat: in the epoch that it was told, and if it `says owns`, with what it owns
     leave a [epoch=-2]            it leaves; with -2 it is a static member that will be back
+    remove a b                    whoever administers the group removes members: by id, static ones by their instance
     drop a                        the reply to its last heartbeat is lost: it knows what it knew before
     commit a [epoch=7]            may it commit an offset?
     fetch a [epoch=7]             may it read offsets?
@@ -316,14 +317,25 @@ class ConsumerScript:
         self._classic(lambda shard, now_ms, reply: shard.classic.heartbeat(body, reply, now_ms), told)
 
     def do_cleave(self, *names: str) -> None:
-        kind = m.LeaveGroupRequest
-        body = kind(
-            group_id=GROUP,
-            members=[
-                kind.MemberIdentity(member_id=self.members[n].classic_id, group_instance_id=self.members[n].instance_id)
-                for n in names
+        kind = m.LeaveGroupRequest.MemberIdentity
+        self._leave(
+            names,
+            [kind(member_id=self.members[n].classic_id, group_instance_id=self.members[n].instance_id) for n in names],
+        )
+
+    def do_remove(self, *names: str) -> None:
+        kind = m.LeaveGroupRequest.MemberIdentity
+        instances = {name: self.members[name].instance_id for name in names}
+        self._leave(
+            names,
+            [
+                kind(member_id="" if instances[name] else name, group_instance_id=instances[name], reason="removed")
+                for name in names
             ],
         )
+
+    def _leave(self, names: tuple[str, ...], members: list[m.LeaveGroupRequest.MemberIdentity]) -> None:
+        body = m.LeaveGroupRequest(group_id=GROUP, members=members)
         self._classic(
             lambda shard, now_ms, reply: shard.classic.leave(body, 5, reply, now_ms),
             lambda response: self._heard.extend(

@@ -33,6 +33,7 @@ class Decision:
     """What is decided goes into the outcome; the group itself changes when that is replayed."""
 
     __slots__ = (
+        "_is_back",
         "_is_urgent",
         "_known",
         "_must_bump",
@@ -51,6 +52,7 @@ class Decision:
         self._now_ms = now_ms
         self._must_bump = False
         self._replaced: str | None = None
+        self._is_back = False
         self._is_urgent = False
         self.epoch = group.epoch
         """Of the group, once this is replayed."""
@@ -64,6 +66,11 @@ class Decision:
         """A static member is back under another id, and takes over what it left (KIP-345)."""
         self._replaced = member.id
         self._outcome.records += records.no_member(self.group.group_id, member.id)
+        return self.resume_static(member)
+
+    def resume_static(self, member: Member) -> Subscriber:
+        """A static member is back, and has what it left: the others need not hear of it."""
+        self._is_back = True
         old = member.current
         current = Current(JOIN_EPOCH, JOIN_EPOCH, old.state, old.assigned, old.revoking)
         return Subscriber(member.subscription, current, self.group.target(member.id))
@@ -87,7 +94,7 @@ class Decision:
         if wishes.regex is not None and wishes.regex != found.subscription.regex:
             compiled(wishes.regex)
         is_new = member_id not in group.members
-        has_joined = found.current.epoch != JOIN_EPOCH or self._replaced is not None
+        has_joined = found.current.epoch != JOIN_EPOCH or self._is_back
         if not has_joined or _asks_for_other(found.subscription, wishes):
             self._must_bump = True
         must_look = self._must_bump or group.seen_topics != self._known.topics.version

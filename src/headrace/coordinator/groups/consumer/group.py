@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from headrace.coordinator.groups.consumer import records
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
 from headrace.coordinator.groups.consumer.member import Current, Member, Subscription
-from headrace.coordinator.groups.group import GroupType
+from headrace.coordinator.groups.group import NO_GENERATION, GroupType
 from headrace.coordinator.shard import StateRecord
 from headrace.errors import Error, Refused
 
@@ -208,6 +208,9 @@ class ConsumerGroup:
     ) -> None:
         # Administrators, and consumers that manage their partitions themselves: while nobody else does.
         if generation_or_epoch < 0 and not self.members:
+            return
+        # Of transactions older clients do not tell who commits, and newer ones need not: the transactional id fences.
+        if is_transactional and generation_or_epoch == NO_GENERATION and not member_id and instance_id is None:
             return
         member = self.member(member_id)
         if not is_transactional and not member.is_classic and version < OFFSET_COMMIT_VERSION_WITH_EPOCHS:

@@ -145,12 +145,10 @@ class ClassicSpeakers:
         for who in body.members:
             try:
                 if who.group_instance_id is not None and not who.member_id:
-                    # Whoever administers the group names a static member by its instance id alone.
+                    # Whoever administers the group names a static member by its instance id alone, of either protocol.
                     member = static_member(group, who.group_instance_id)
                 else:
                     member = identified(group, who.member_id, who.group_instance_id)
-                if not member.is_classic:
-                    raise Refused(Error.UNKNOWN_MEMBER_ID)
             except Refused as refused:
                 errors.append(refused.error)
             else:

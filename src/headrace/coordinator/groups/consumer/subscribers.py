@@ -62,6 +62,8 @@ def fenced_instance(member_id: str, instance_id: str, by: Member) -> Refused:
 
 def _known(decision: Decision, member: Member, epoch: int, owned: Assignment | None) -> Subscriber:
     current = member.current
+    if epoch == JOIN_EPOCH and current.epoch == STATIC_LEAVE_EPOCH:  # clients keep their id while their process lives
+        return decision.resume_static(member)
     if epoch != current.epoch:
         is_retry = epoch == current.previous_epoch and is_subset(owned, current.assigned)
         if epoch > current.epoch or not (is_retry or epoch == JOIN_EPOCH):
