@@ -19,6 +19,7 @@ from headrace.storage.local_disk import LocalDisk, LocalFile
 from headrace.storage.producer_state import Origin
 from tests.broker.fetching import Client, append, fetch_request, offsets_in, only, wanted
 from tests.replica.hosts import NODE, TOPIC_ID, Host, change
+from tests.storage.batches import batch
 
 VERSIONS = range(4, 19)
 
@@ -145,6 +146,13 @@ def test_an_old_leader_epoch_is_fenced_and_a_new_one_unknown(host: Host, client:
     assert only(client.fetch(wanted(0, current_leader_epoch=1)).take()).error_code == 0
 
 
+@pytest.mark.parametrize("epoch", [-1, -2, -(2**31)])
+def test_a_negative_leader_epoch_is_none_as_in_kafka(host: Host, client: Client, epoch: int) -> None:
+    host.apply(change(leader=NODE))
+    append(host, b"a")
+    assert offsets_in(only(client.fetch(wanted(0, current_leader_epoch=epoch)).take())) == [0]
+
+
 def test_a_fenced_reader_is_told_who_leads(host: Host, client: Client) -> None:
     host.apply(
         m.RegisterBrokerRecord(
@@ -201,6 +209,20 @@ def test_an_unknown_topic_id_or_partition_is_told(client: Client) -> None:
     assert only(client.fetch(wanted(0, 9), version=12).take()).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_what_is_not_there_has_an_empty_list_of_aborted_transactions_and_another_error_has_none_as_in_kafka(
+    client: Client, isolation_level: int
+) -> None:
+    for reply in (
+        client.fetch(wanted(0), topic_id=bytes(16), isolation_level=isolation_level),
+        client.fetch(wanted(0, 9), isolation_level=isolation_level),
+        client.fetch(wanted(0, 9), version=12, isolation_level=isolation_level),
+    ):
+        assert only(reply.take()).aborted_transactions == []
+    data = only(client.fetch(wanted(7), isolation_level=isolation_level).take())
+    assert (data.error_code, data.aborted_transactions) == (Error.OFFSET_OUT_OF_RANGE, None)
+
+
 @pytest.mark.parametrize("version", [4, 14, 15, 18])
 def test_a_follower_that_is_no_replica_is_refused(host: Host, client: Client, version: int) -> None:
     append(host, b"a")
@@ -208,12 +230,14 @@ def test_a_follower_that_is_no_replica_is_refused(host: Host, client: Client, ve
     assert only(client.fetch(wanted(0), version=version, **state).take()).error_code == Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_zstd_topics_need_a_reader_that_knows_zstd(client: Client, host: Host) -> None:
+@pytest.mark.parametrize("version", [4, 9, 10])
+def test_a_zstd_topic_is_served_to_old_readers_too_as_in_kafka(host: Host, client: Client, version: int) -> None:
     host.create("z", topic_id=b"z" * 16, compression_type="zstd")
-    body = fetch_request(wanted(0), version=9)
+    host.partition("z").append(memoryview(batch(b"a")), 1, host.now_ms())
+    body = fetch_request(wanted(0), version=version)
     body.topics[0].topic = "z"
-    assert only(client.send(client.handler.handle, body, 9).take()).error_code == Error.UNSUPPORTED_COMPRESSION_TYPE
-    assert only(client.send(client.handler.handle, body, 10).take()).error_code == 0
+    data = only(client.send(client.handler.handle, body, version).take())
+    assert (data.error_code, offsets_in(data)) == (0, [0])
 
 
 def test_readers_of_committed_records_stop_at_an_open_transaction(host: Host, client: Client) -> None:

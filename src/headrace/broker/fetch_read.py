@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from headrace.broker.fetch_session import TOPIC_ID_VERSION, FetchedPartition
-from headrace.config.topic import CompressionType
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.net.sending import FileUnsendable, Stretch, Stretches
 from headrace.protocol import messages as m
 from headrace.replica.manager import Replicas
-from headrace.replica.partition import Partition
+from headrace.replica.partition import NO_EPOCH, Partition
 from headrace.storage.disk import IMPATIENT, DiskError, File
 from headrace.storage.log import Log
 from headrace.storage.read import Fetched, Piece
@@ -30,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 STORAGE_ERROR_VERSION: Final = 6
 """Before it clients do not know KAFKA_STORAGE_ERROR, and take NOT_LEADER_OR_FOLLOWER for a reason to look elsewhere."""
-ZSTD_VERSION: Final = 10
 UNHURRIED: Final = (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION)
 """A client that goes on asking for what is not there waits with the rest of its fetch, as in Kafka."""
 _SIZE_END: Final = 12
@@ -94,7 +92,8 @@ def gather(
             partition = replicas.find_by_id(wanted.topic_id, wanted.index)
             if partition.topic_id != wanted.topic_id:
                 raise Refused(Error.INCONSISTENT_TOPIC_ID)
-        partition.require_leader(wanted.current_leader_epoch)
+        epoch = wanted.current_leader_epoch
+        partition.require_leader(epoch if epoch >= 0 else NO_EPOCH)  # any negative one is none, in Fetch alone
         if terms.is_follower:
             raise Refused(Error.NOT_LEADER_OR_FOLLOWER, f"{partition} has no such replica.")
         return _gather(partition, wanted, terms, limit_bytes, min_one_batch)
@@ -108,8 +107,6 @@ def _gather(
     partition: Partition, wanted: FetchedPartition, terms: Terms, limit_bytes: int, min_one_batch: bool
 ) -> Gathered:
     log = partition.log
-    if terms.version < ZSTD_VERSION and log.config.compression_type is CompressionType.ZSTD:
-        raise Refused(Error.UNSUPPORTED_COMPRESSION_TYPE)
     high_watermark, stable_offset = log.high_watermark, log.last_stable_offset
     data = m.FetchResponse.PartitionData(
         partition_index=wanted.index,
@@ -176,7 +173,7 @@ def refusal(index: int, error: Error, version: int) -> PartitionData:
         high_watermark=-1,
         last_stable_offset=-1,
         log_start_offset=-1,
-        aborted_transactions=None,
+        aborted_transactions=[] if error in UNHURRIED else None,  # as Kafka says it
     )
 
 
