@@ -191,6 +191,10 @@ def test_a_terminal_is_asked_and_lag_is_watched(cli: Cli, topic: str, group: str
     watched.until("Ctrl-C ends")
     cli.produce(topic, 5)
     watched.until("lag \x1b[33m5")
+    pictures = watched.shown.split("Ctrl-C ends")[1:-1]
+    assert pictures
+    for picture in pictures:  # the next one goes in its place
+        assert picture.count("\n") == picture.count("\x1b[1A"), picture
     assert watched.interrupted() == 130
     assert "Traceback" not in watched.shown
 

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Console
-from rich.live import Live
+from rich.console import Group
 from rich.text import Text
 
-from headrace.cli import INTERRUPTED, Misused
+from headrace.cli import INTERRUPTED, Misused, live
 from headrace.cli.amounts import duration_ms
 from headrace.cli.columns import Cell, Column
 from headrace.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, DryRun, Json, Yes, run
 from headrace.cli.group_names import GroupNames, GroupsOrAll, matching_groups
 from headrace.cli.group_reset import reset
-from headrace.cli.output import BAD, GOOD, NAME, QUIET, WARN, print_facts, print_json, print_table, remark, say, sure
+from headrace.cli.output import (
+    BAD,
+    GOOD,
+    NAME,
+    QUIET,
+    WARN,
+    print_facts,
+    print_json,
+    print_json_line,
+    print_table,
+    remark,
+    say,
+    sure,
+)
 from headrace.cli.quantities import count_text, plural
 from headrace.errors import Error, HeadraceError, Refused
 
@@ -340,40 +352,31 @@ def _print_lag(shown: Sequence[GroupView]) -> None:
 
 async def _watch(client: Client, groups: Sequence[str], every_s: float, *, as_json: bool) -> None:
     """A table that is drawn anew on a terminal; elsewhere one after the other, or a line of JSON each."""
-    import json
 
-    if as_json or not sys.stdout.isatty():
+    async def looks() -> AsyncIterator[Sequence[GroupView]]:
         while True:
-            shown = await _views(client, groups, in_full=True)
-            if as_json:
-                print(json.dumps([_group_json(view) for view in shown], ensure_ascii=False), flush=True)
-            else:
-                _print_lag(shown)
-                sys.stdout.flush()
-            await asyncio.sleep(every_s)
-    console = Console(highlight=False, emoji=False)
-    with Live("", console=console, auto_refresh=False) as live:
-        while True:
-            shown = await _views(client, groups, in_full=True)
-            with console.capture() as captured:
-                _draw_lag(console, shown)
-            live.update(Text.from_ansi(captured.get()), refresh=True)
+            yield await _views(client, groups, in_full=True)
             await asyncio.sleep(every_s)
 
+    if sys.stdout.isatty() and not as_json:
+        await live.draw(looks(), lambda console, shown: _drawn_lag(shown))
+        return
+    async for shown in looks():
+        if as_json:
+            print_json_line([_group_json(view) for view in shown])
+        else:
+            _print_lag(shown)
+            sys.stdout.flush()
 
-def _draw_lag(console: Console, shown: Sequence[GroupView]) -> None:
-    from rich.table import Table
 
-    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for title in ("group", "topic", ">partition", ">committed", ">end", ">lag", "member"):
-        table.add_column(title.removeprefix(">"), justify="right" if title[:1] == ">" else "left", no_wrap=True)
+def _drawn_lag(shown: Sequence[GroupView]) -> Group:
+    total = sum(view.lag or 0 for view in shown)
+    table = live.table("group", "topic", ">partition", ">committed", ">end", ">lag", "member")
     for view in shown:
         for part in view.partitions:
-            cells = _lag_row(part)
-            table.add_row(Text(view.listing.group_id, NAME), *cells[:6])
-    console.print(table)
-    total = sum(view.lag or 0 for view in shown)
-    console.print(Text.assemble("lag ", _lag(total), ("   Ctrl-C ends", QUIET)))
+            table.add_row(view.listing.group_id, *_lag_row(part)[:6])
+    failures = (Text(view.failure, BAD) for view in shown if view.failure)
+    return Group(Text.assemble("lag ", _lag(total), ("   Ctrl-C ends", QUIET)), *failures, table)
 
 
 def _group_json(view: GroupView) -> dict[str, Any]:

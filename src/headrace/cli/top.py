@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console, Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from headrace.cli import INTERRUPTED, Misused
+from headrace.cli import INTERRUPTED, Misused, live
 from headrace.cli.amounts import duration_ms
 from headrace.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Json, run
 from headrace.cli.latencies import bar, time_short
@@ -86,7 +85,11 @@ def top(
         seen = pictures(client, every_ms / 1000, metrics, internal=internal, with_groups=not no_groups, is_live=is_live)
         try:
             if is_live:
-                await _show_live(seen, wanted, rows)
+                await live.draw(
+                    seen,
+                    lambda console, shown: drawn(shown, console.width, rows or _room(console, shown)),
+                    wanted,
+                )
             else:
                 await _print_each(seen, wanted, rows, as_json=as_json)
         except asyncio.CancelledError:
@@ -122,18 +125,6 @@ async def pictures(
             continue
         yield picture(before, after)
         before = after
-
-
-async def _show_live(seen: AsyncIterator[Picture], wanted: int | None, rows: int | None) -> None:
-    console = Console(highlight=False, emoji=False)
-    left = -1 if wanted is None else wanted
-    waiting = Text("looking …", QUIET)
-    with Live(waiting, console=console, screen=False, auto_refresh=False, vertical_overflow="crop") as live:
-        async for shown in seen:
-            live.update(drawn(shown, console.width, _room(console, shown) if rows is None else rows), refresh=True)
-            left -= 1
-            if not left:
-                return
 
 
 async def _print_each(seen: AsyncIterator[Picture], wanted: int | None, rows: int | None, *, as_json: bool) -> None:
@@ -199,21 +190,6 @@ def _head(shown: Picture) -> Text:
     return head
 
 
-def _table(*titles: str) -> Table:
-    """Columns; a title that starts with > aligns its column to the right."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for number, title in enumerate(titles):
-        table.add_column(
-            title.removeprefix(">"),
-            justify="right" if title[:1] == ">" else "left",
-            style=NAME if not number else "",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=len(title.removeprefix(">")) if number else 12,
-        )
-    return table
-
-
 def _topic_part(shown: Picture, width: int, rows: int | None) -> list[Text | Table]:
     if not shown.topics:
         return [Text("There are no topics yet.", QUIET)]
@@ -222,7 +198,7 @@ def _topic_part(shown: Picture, width: int, rows: int | None) -> list[Text | Tab
     if shown.has_metrics:
         titles += [">bytes/s out"] if is_narrow else [">records/s out", ">bytes/s out"]
     titles += [] if is_narrow else [">size", ">partitions"] if is_wide else [">size"]
-    table = _table(*titles)
+    table = live.table(*titles)
     for one in shown.topics[:rows]:
         size = "?" if one.size_bytes is None else size_text(one.size_bytes)
         cells: dict[str, str | Text] = {
@@ -240,7 +216,7 @@ def _topic_part(shown: Picture, width: int, rows: int | None) -> list[Text | Tab
 
 def _group_table(groups: list[GroupRate], width: int) -> Table:
     is_wide = width >= WIDE
-    table = _table("group", ">lag", ">reads/s", "catches up", "state", *(["type"] if is_wide else []))
+    table = live.table("group", ">lag", ">reads/s", "catches up", "state", *(["type"] if is_wide else []))
     for one in groups:
         lag = Text("?" if one.lag is None else count_text(one.lag), GOOD if one.lag == 0 else WARN if one.lag else "")
         if one.lag == 0:
@@ -254,7 +230,7 @@ def _group_table(groups: list[GroupRate], width: int) -> Table:
 
 
 def _api_table(shown: Picture) -> Table:
-    table = _table("request", ">requests/s", ">p50", ">p99")
+    table = live.table("request", ">requests/s", ">p50", ">p99")
     for one in shown.apis[:APIS_MAX]:
         table.add_row(
             one.name,
@@ -266,7 +242,7 @@ def _api_table(shown: Picture) -> Table:
 
 def _disk_table(disks: list[DiskUse], width: int) -> Table:
     blocks_max = 20 if width >= NARROW else 6
-    table = _table("disk", ">logs", "in use", ">", ">free")
+    table = live.table("disk", ">logs", "in use", ">", ">free")
     for one in disks:
         name = f"broker {one.broker} {one.path}" if width >= NARROW else f"broker {one.broker}"
         if one.free_bytes is None or one.total_bytes is None:
