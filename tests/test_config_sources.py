@@ -170,6 +170,15 @@ def test_what_comes_later_wins_also_under_another_name_for_the_same() -> None:
     assert NodeConfig.parse(settings.texts).storage.log_dirs == ("/c",)
 
 
+def test_a_slip_of_the_pen_in_a_file_of_kafkas_is_told_with_the_nearest_name() -> None:
+    settings = Settings()
+    settings.add_properties(b"num.partitons=3\nlog.cleaner.of.old=1\n", "server.properties")
+    assert settings.told == [
+        "server.properties: num.partitons is left out: Kafka 4 has no such setting; did you mean num.partitions?",
+        "server.properties: log.cleaner.of.old is left out: Kafka 4 has no such setting.",
+    ]
+
+
 def test_amounts_have_units_as_settings_of_topics_do_but_not_in_a_file_of_kafkas() -> None:
     settings = Settings()
     settings.add({"log.retention.ms": "7d", "log.segment.bytes": "64MiB"}, "--set")

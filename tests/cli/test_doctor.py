@@ -15,6 +15,8 @@ from headrace.cli.doctor_folder import file_system_of, folder_findings, holder
 from headrace.cli.doctor_machine import Machine, machine_findings
 from headrace.cli.doctor_settings import folders_of, settings_findings
 from headrace.cli.findings import Finding, Level
+from headrace.raft.metadata_log import format_voter
+from headrace.raft.quorum import ReplicaKey, Voter, VoterSet
 from headrace.storage.identity import MetaProperties
 from headrace.storage.local_disk import LocalDisk
 from tests.cli.running import Cli
@@ -171,9 +173,47 @@ def test_settings_are_read_as_a_node_reads_them(tmp_path: Path) -> None:
     assert config is not None
     assert (config.topics.num_partitions, config.log.retention_ms) == (4, 48 * 3_600_000)
     assert folders_of(config) == [Path("/srv/a"), Path("/srv/b")]
-    assert findings[0] == Finding(Level.GOOD, "settings", "A node takes all 3 of them.")
+    text = "A node starts with them; the note below says what is left out or has no effect."
+    assert findings[0] == Finding(Level.GOOD, "settings", text)
     assert "zookeeper.connect is left out" in findings[1].text
     assert len(findings) == 2
+    _, findings = settings_findings(None, toml, {})
+    assert findings == [Finding(Level.GOOD, "settings", "A node takes all 2 of them.")]
+
+
+def test_a_listener_on_all_addresses_is_told_as_that(tmp_path: Path) -> None:
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        "listeners=OTHER://127.0.0.1:9093,PLAINTEXT://:9092\nlistener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092\n"
+    )
+    _, findings = settings_findings(properties, None, {})
+    expected = "It listens on all addresses, and tells clients to come to localhost: each to its own machine."
+    assert by_what(findings)["listeners"].text == expected
+
+
+def test_a_folder_that_no_node_starts_on_is_told(tmp_path: Path) -> None:
+    machine = Planted(tmp_path / "machine")
+    identity = MetaProperties("AAAAAAAAAAAAAAAAAAAAAA", 1, bytes(15) + b"x")
+    ours = Voter(ReplicaKey(1, bytes(15) + b"x"), ())
+    other = Voter(ReplicaKey(2, bytes(15) + b"y"), ())
+    for name, voters, expected in (
+        ("none", [], "names no voters, as that of a Kafka which has them in controller.quorum.voters"),
+        ("two", [ours, other], "has the voters 1, 2"),
+        ("alone", [ours], None),
+    ):
+        data = tmp_path / name
+        data.mkdir()
+        (data / "meta.properties").write_bytes(identity.encode())
+        format_voter(LocalDisk(str(data)), VoterSet(voters), now_ms=0)
+        found = by_what(list(folder_findings(data, machine))).get("quorum")
+        if expected is None:
+            assert found is None
+        else:
+            assert found is not None
+            assert found.level is Level.PROBLEM
+            assert found.text.startswith(f"No node starts on it. The metadata log in {data}")
+            assert expected in found.text
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from typing import Final
 
 from headrace.cli.cluster_state import DISK_FULL_SHARE, DISK_LOW_SHARE
 from headrace.cli.doctor_machine import Machine
+from headrace.cli.doctor_quorum import quorum_findings
 from headrace.cli.findings import Finding, Level
 from headrace.cli.quantities import size_text
 from headrace.errors import HeadraceError
@@ -109,6 +110,7 @@ def _contents(folder: Path) -> Iterator[Finding]:
             yield Finding(Level.WARNING, "identity", f"{folder} has logs in it and no meta.properties.")
         return
     yield Finding(Level.GOOD, "identity", f"Node {identity.node_id} of cluster {identity.cluster_id}.")
+    yield from quorum_findings(disk, identity)
     process = holder(folder)
     if process is not None:
         who = f"process {process}" if process else "a process"

@@ -34,10 +34,17 @@ def settings_findings(
         config = NodeConfig.parse(settings.texts)
     except HeadraceError as error:
         return None, [Finding(Level.PROBLEM, "settings", str(error), "`headrace config explain NAME` tells more.")]
-    findings = [Finding(Level.GOOD, "settings", f"A node takes all {len(settings.texts)} of them.")]
+    findings = [Finding(Level.GOOD, "settings", _taken(settings))]
     findings += [Finding(Level.NOTE, "settings", told) for told in settings.told]
     findings += [*_listeners(config), *_safety(settings.texts), *_folders(config)]
     return config, findings
+
+
+def _taken(settings: Settings) -> str:
+    if not settings.told:
+        return f"A node takes all {len(settings.texts)} of them."
+    notes = "the note below says" if len(settings.told) == 1 else f"the {len(settings.told)} notes below say"
+    return f"A node starts with them; {notes} what is left out or has no effect."
 
 
 def folders_of(config: NodeConfig) -> list[Path]:
@@ -52,9 +59,12 @@ def _folders(config: NodeConfig) -> Iterator[Finding]:
 
 
 def _listeners(config: NodeConfig) -> Iterator[Finding]:
-    for listening, told in zip(config.listener.addresses(), config.listener.advertised(), strict=False):
+    listening_by_name = {address.name: address for address in config.listener.addresses()}
+    for told in config.listener.advertised():
+        listening = listening_by_name[told.name]
         if not _is_loopback(listening.host) and _is_loopback(told.host):
-            text = f"It listens at {listening.host}, and tells clients to come to {told.host}: each to its own machine."
+            where = "on all addresses" if listening.is_wildcard else f"at {listening.host}"
+            text = f"It listens {where}, and tells clients to come to {told.host}: each to its own machine."
             advice = "Set advertised.listeners to a name or an address that clients can reach."
             yield Finding(Level.WARNING, "listeners", text, advice)
 

@@ -307,11 +307,18 @@ _NAME_LENGTH_MAX = 200
 
 def unknown(name: str, known: Iterable[str], scope: Scope | None = None) -> Refused:
     """The refusal of a name that no setting (of this scope) has, with the nearest one that there is."""
+    near = nearest(name, known)
+    hint = f"did you mean {near}?" if near else "see them all with: headrace config list"
+    return Refused(Error.INVALID_CONFIG, f"There is no {f'{scope.value} ' if scope else ''}setting {name!r}; {hint}")
+
+
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
+    """The name that was meant, perhaps; empty when none is as like it (1 is the same)."""
     from difflib import get_close_matches  # only on the way to an error, so not at import
 
-    near = get_close_matches(name.replace("_", "."), list(known), n=1) if len(name) < _NAME_LENGTH_MAX else []
-    hint = f"did you mean {near[0]}?" if near else "see them all with: headrace config list"
-    return Refused(Error.INVALID_CONFIG, f"There is no {f'{scope.value} ' if scope else ''}setting {name!r}; {hint}")
+    if len(name) >= _NAME_LENGTH_MAX:
+        return ""
+    return next(iter(get_close_matches(name.replace("_", "."), list(known), n=1, cutoff=likeness)), "")
 
 
 def _double(value: float) -> str:

@@ -12,7 +12,7 @@ from headrace.config.amounts import setting_value
 from headrace.config.listeners import parse_listener
 from headrace.config.node import ALIASES, broker_settings
 from headrace.config.properties import parse_properties
-from headrace.config.setting import Effect, Scope, unknown
+from headrace.config.setting import Effect, Scope, nearest, unknown
 from headrace.errors import HeadraceError, Refused
 
 PREFIX: Final = "HEADRACE_"
@@ -34,7 +34,8 @@ _GONE: Final = {
     "log.message.format.version": "there is one format of messages.",
     "broker.id.generation.enable": "a node has the id that it is given: set node.id.",
 }
-_NOT_IN_KAFKA_4: Final = "Kafka 4 has no such setting."
+_TYPO_LIKENESS: Final = 0.9
+"""Less than this is a setting of an older Kafka rather than a slip of the pen."""
 
 
 class Settings:
@@ -86,7 +87,7 @@ class Settings:
             if ALIASES.get(name, name) in known:
                 taken[name] = text
             else:
-                self.told.append(f"{origin}: {name} is left out: {_GONE.get(name, _NOT_IN_KAFKA_4)}")
+                self.told.append(f"{origin}: {name} is left out: {_GONE.get(name) or _not_in_kafka(name)}")
         self._leave_out_controllers(taken, origin)
         self._take(taken, origin)  # without units: what Kafka would refuse in its own file is refused
 
@@ -129,6 +130,11 @@ class Settings:
                 continue
             why = setting.why or setting.kafka
             self.told.append(f"{self.origins[name]}: {name} has no effect: {why[:1].lower()}{why[1:]}")
+
+
+def _not_in_kafka(name: str) -> str:
+    near = nearest(name, broker_settings(), _TYPO_LIKENESS)
+    return f"Kafka 4 has no such setting{f'; did you mean {near}?' if near else '.'}"
 
 
 def parse_toml(content: bytes, origin: str) -> dict[str, str]:

@@ -34,7 +34,7 @@ from headrace.protocol.message import Message
 from headrace.raft import driver as raft
 from headrace.raft.checkpoints import Snapshot
 from headrace.raft.driver import Committed, Driver, Timer
-from headrace.raft.metadata_log import CONFIG, FOLDER, format_voter, is_formatted, open_metadata_log
+from headrace.raft.metadata_log import CONFIG, FOLDER, format_voter, is_formatted, not_alone, open_metadata_log
 from headrace.raft.node import LeaderAndEpoch, Node, Send, Timing
 from headrace.raft.quorum import NO_NODE, ReplicaKey, Voter, VoterSet
 from headrace.raft.quorum import Endpoint as VoterEndpoint
@@ -111,17 +111,6 @@ def format_metadata(disk: Disk, member: Member, now_ms: int) -> bool:
     return True
 
 
-def _not_alone(folder: str, voters: VoterSet) -> HeadraceError:
-    """It would wait for the others for ever."""
-    ids = ", ".join(str(voter.key.id) for voter in voters)
-    whose = (
-        f"has the voters {ids}, and this directory of this node is not the only one"
-        if ids
-        else "names no voters, as that of a Kafka which has them in controller.quorum.voters"
-    )
-    return HeadraceError(f"The metadata log in {folder} {whose}; choose another folder, or move it away.")
-
-
 class _Waiting(NamedTuple):
     offset: int
     """Answered when the local image has come so far."""
@@ -182,7 +171,7 @@ class MetadataService:
         )
         if ports.peers is None and not self._metadata.history.voters.is_only(member.key):
             self._metadata.log.close()
-            raise _not_alone(ports.disk.full_path(FOLDER), self._metadata.history.voters)
+            raise not_alone(ports.disk.full_path(FOLDER), self._metadata.history.voters)
         node = Node(
             member.key,
             cluster_id=member.cluster_id,

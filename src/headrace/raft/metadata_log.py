@@ -110,6 +110,17 @@ def format_voter(disk: Disk, voters: VoterSet, now_ms: int) -> None:
     SnapshotWriter(disk, FOLDER, BOOTSTRAP, voters, last_contained_log_timestamp=0, now_ms=now_ms).freeze_at_once()
 
 
+def not_alone(folder: str, voters: VoterSet) -> HeadraceError:
+    """It would wait for the others for ever."""
+    ids = ", ".join(str(voter.key.id) for voter in voters)
+    whose = (
+        f"has the voters {ids}, and this directory of this node is not the only one"
+        if ids
+        else "names no voters, as that of a Kafka which has them in controller.quorum.voters"
+    )
+    return HeadraceError(f"The metadata log in {folder} {whose}; choose another folder, or move it away.")
+
+
 class MetadataLog:
     """The log, its checkpoints, and the history of both."""
 
