@@ -6,7 +6,7 @@ from typing import Final
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
 from headrace.coordinator.groups.consumer.group import ConsumerGroup
-from headrace.coordinator.groups.consumer.member import Member
+from headrace.coordinator.groups.consumer.member import Current, Member
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
 
@@ -37,11 +37,21 @@ def _member(member: Member, target: Assignment, image: Image) -> m.ConsumerGroup
         client_id=subscription.client_id,
         client_host=subscription.client_host,
         subscribed_topic_names=list(subscription.names),
-        subscribed_topic_regex=subscription.regex,
-        assignment=_assignment(member.current.assigned, image),
+        subscribed_topic_regex=subscription.regex or "",
+        assignment=_assignment(_owned(member.current), image),
         target_assignment=_assignment(target, image),
         member_type=CLASSIC_MEMBER if member.is_classic else CONSUMER_MEMBER,
     )
+
+
+def _owned(current: Current) -> Assignment:
+    """What it has to give up it has until it says that it did."""
+    if not current.revoking:
+        return current.assigned
+    return {
+        topic_id: tuple(sorted({*current.assigned.get(topic_id, ()), *current.revoking.get(topic_id, ())}))
+        for topic_id in {**current.assigned, **current.revoking}
+    }
 
 
 def _assignment(assignment: Assignment, image: Image) -> m.ConsumerGroupDescribeResponse.Assignment:
