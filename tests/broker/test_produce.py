@@ -301,9 +301,9 @@ def test_acks_0_gets_no_reply_and_on_an_error_the_connection_closes() -> None:
 
 def test_what_takes_too_long_is_answered_and_counts_later_all_the_same() -> None:
     host, producer = client()
-    slot = producer.send(request_of(batch(b"a"), -1, timeout_ms=500))
+    slot = producer.send(request_of(batch(b"a"), -1, timeout_ms=1500))
     assert slot is not None
-    host.loop.pass_ms(499)
+    host.loop.pass_ms(1499)
     assert slot.content is None
     host.loop.pass_ms(1)
     answer = answer_in(slot).responses[0].partition_responses[0]
@@ -311,6 +311,19 @@ def test_what_takes_too_long_is_answered_and_counts_later_all_the_same() -> None
     host.drain()
     assert host.partition().high_watermark == 1
     assert producer.one(batch(b"b")).error_code == Error.NONE
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, 1, 999])
+def test_a_time_out_below_what_a_sync_takes_waits_for_the_disk_all_the_same(timeout_ms: int) -> None:
+    host, producer = client()
+    slow, quick = (producer.send(request_of(batch(b"a"), -1, timeout_ms=timeout_ms)) for _ in range(2))
+    host.loop.pass_ms(999)
+    host.drain()
+    assert [answer_in(slot).responses[0].partition_responses[0].error_code for slot in (slow, quick) if slot] == [0, 0]
+    late = producer.send(request_of(batch(b"a"), -1, timeout_ms=timeout_ms))
+    host.loop.pass_ms(1000)
+    assert late is not None
+    assert answer_in(late).responses[0].partition_responses[0].error_code == Error.REQUEST_TIMED_OUT
 
 
 def test_only_the_partition_that_takes_too_long_timed_out() -> None:

@@ -148,8 +148,8 @@ def test_a_topic_that_is_deleted_meanwhile_is_told() -> None:
 
 def test_one_that_takes_too_long_is_told_and_is_appended_all_the_same() -> None:
     host, producer = client(compression_type="zstd")
-    slot = producer.send(request_of(batch(b"a"), 1, timeout_ms=100))
-    host.loop.pass_ms(100)
+    slot = producer.send(request_of(batch(b"a"), 1, timeout_ms=1100))
+    host.loop.pass_ms(1100)
     assert answered(slot).error_code == Error.REQUEST_TIMED_OUT
     host.drain()
     assert host.partition().log_end_offset == 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headrace.errors import Error, Refused
 from headrace.net.connection import Connection, Slot
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     Answer = m.ProduceResponse.PartitionProduceResponse
     Waiting = tuple[Partition, Appended, Answer]
     """What was appended and does not count yet, and its part of the reply."""
+
+WAIT_MS_MIN: Final = 1000
+"""What has been appended gets this long to reach the disk, whatever timeout_ms says. A time-out below what a sync takes
+can't be meant, and a producer without idempotence answers it with the same records again."""
 
 
 class HeldBatch:
@@ -127,7 +131,7 @@ class PendingReply:
         self._count = len(waiting) + len(held)
         self._produce.waiting += 1
         if body.acks != 0:
-            self._timer = self._produce.waits.after_ms(body.timeout_ms, self._timed_out)
+            self._timer = self._produce.waits.after_ms(max(body.timeout_ms, WAIT_MS_MIN), self._timed_out)
         for part in held:
             part.answer.error_code = Error.REQUEST_TIMED_OUT  # until it is known better
         for partition, appended, answer in waiting:
