@@ -14,8 +14,6 @@ from headrace.named_tuple import NamedTuple
 PLAINTEXT: Final = "PLAINTEXT"
 SECURITY_PROTOCOLS: Final = {PLAINTEXT: 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """By Kafka's numbers."""
-WILDCARDS: Final = ("", "0.0.0.0", "::")
-"""All addresses of the machine: to listen on, and nothing that a client could connect to."""
 
 
 class ListenerAddress(NamedTuple):
@@ -27,10 +25,20 @@ class ListenerAddress(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        return self.host in WILDCARDS
+        """All addresses of the machine: to listen on, and nothing that a client could connect to."""
+        return self.host in ("", "*") or is_unspecified(self.host)
 
     def __str__(self) -> str:
         return f"{self.name}://{host_and_port(self.host, self.port)}"
+
+
+def is_unspecified(host: str) -> bool:
+    """Whether the system reads it as 0.0.0.0 or ::, in any of their spellings: 0, 0x0, 000.0, [::0]."""
+    host = host.lower()
+    if ":" in host:
+        return not host.partition("%")[0].replace(":ffff:", ":", 1).strip("0:.")
+    numbers = [number.removeprefix("0x") for number in host.split(".")]
+    return len(numbers) <= 4 and all(number and not number.strip("0") for number in numbers)
 
 
 def host_and_port(host: str, port: int) -> str:
@@ -62,7 +70,7 @@ class ListenerConfig(Group):
         default=("PLAINTEXT://127.0.0.1:9092",),
         kafka="Kafka's default is PLAINTEXT://:9092, open to the network without any security.",
         doc="Where the node listens: NAME://host:port, several separated by commas, each name once. An empty host or "
-        "0.0.0.0 is every address of the machine; port 0 is any free port.",
+        "0.0.0.0 is every address of the machine, * is none; port 0 is any free port.",
     )
     advertised_listeners: tuple[str, ...] = words(
         default=(),
@@ -137,6 +145,11 @@ class ListenerConfig(Group):
             )
         _require_distinct("listeners", addresses)
         for address in addresses:
+            if address.host == "*":  # every address to some systems, and to Kafka a name that nobody has
+                raise Refused(
+                    Error.INVALID_CONFIG,
+                    f"listeners has '{address}', and * is no host; for every address of the machine write 0.0.0.0.",
+                )
             self.security_protocol(address.name)
         advertised = self.advertised()
         _require_distinct("advertised.listeners", advertised)

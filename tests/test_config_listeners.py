@@ -1,0 +1,75 @@
+"""Where a node listens, and what it tells clients."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from headrace.config.listeners import ListenerAddress, ListenerConfig, parse_listener
+from headrace.errors import Refused
+
+UNSPECIFIED = {"0.0.0.0", "::", "::ffff:0.0.0.0"}
+EVERYWHERE = [
+    "0.0.0.0",
+    "0",
+    "00",
+    "0.0",
+    "0.0.0",
+    "0x0",
+    "0X00.0",
+    "000.000.000.000",
+    "::",
+    "::0",
+    "0::",
+    "0:0:0:0:0:0:0:0",
+    "0000:0000:0000:0000:0000:0000:0000:0000",
+    "::0.0.0.0",
+    "::%1",
+    "::ffff:0.0.0.0",
+    "::FFFF:0:0",
+]
+SOMEWHERE = [
+    "0.0.0.1",
+    "1",
+    "0x7f000001",
+    "10.0.0.0",
+    "::1",
+    "fe80::",
+    "::ffff:127.0.0.1",
+    "localhost",
+    "o",
+    "0.example",
+]
+
+
+def written(host: str) -> str:
+    return f"PLAINTEXT://{'[' + host + ']' if ':' in host else host}:9092"
+
+
+@pytest.mark.parametrize("host", ["", *EVERYWHERE])
+def test_every_spelling_of_every_address_is_one_that_no_client_can_connect_to(host: str) -> None:
+    address = parse_listener(written(host), "listeners")
+    assert address == ListenerAddress("PLAINTEXT", host, 9092)
+    assert address.is_wildcard
+    with pytest.raises(Refused, match="no client can connect to that; name the machine"):
+        ListenerConfig(advertised_listeners=(written(host),)).check()
+
+
+@pytest.mark.parametrize("host", SOMEWHERE)
+def test_an_address_of_the_machine_is_told_as_it_is(host: str) -> None:
+    assert not parse_listener(written(host), "listeners").is_wildcard
+    ListenerConfig(advertised_listeners=(written(host),)).check()
+
+
+@pytest.mark.parametrize("host", [*EVERYWHERE, *SOMEWHERE[:7]])
+def test_it_is_what_the_system_makes_of_it(host: str) -> None:
+    found = {str(info[4][0]) for info in socket.getaddrinfo(host, 0, flags=socket.AI_NUMERICHOST)}
+    assert (host in EVERYWHERE) == (found <= UNSPECIFIED)
+
+
+def test_an_asterisk_is_no_host() -> None:
+    with pytest.raises(Refused, match=r"and \* is no host; for every address of the machine write 0\.0\.0\.0\."):
+        ListenerConfig(listeners=("PLAINTEXT://*:9092",)).check()
+    with pytest.raises(Refused, match="no client can connect to that; name the machine"):
+        ListenerConfig(advertised_listeners=("PLAINTEXT://*:9092",)).check()
