@@ -37,3 +37,39 @@ def test_every_example_is_a_line_that_can_be_copied(
     assert main([*name.split(), "--help"]) == 0
     lines = [line.strip().removeprefix("•").strip() for line in capsys.readouterr().out.splitlines()]
     assert set(examples) <= set(lines)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--help"],
+        ["topic"],
+        ["consume", "--help"],
+        ["config", "list"],
+        ["config", "explain", "compression.type"],
+        ["config", "explain", "interval.ms"],
+    ],
+)
+def test_a_pipe_gets_no_spaces_at_the_ends_of_lines(arguments: list[str], capsys: Capture) -> None:
+    main(arguments)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 5
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["topic", "create", "x", "-p", "0"], "--partitions must be at least 1, not '0'."),
+        (["topic", "create", "x", "-p", "foo"], "--partitions must be a whole number, not 'foo'."),
+        (["topic", "create", "x", "-r", "99999"], "--replication must be at most 32767, not '99999'."),
+        (["topic", "list", "--sort", "foo"], "--sort must be one of name, size, records, partitions, not 'foo'."),
+        (["bench", "produce", "--rate", "0"], "--rate must be at least 0.1, not '0'."),
+        (["produce", "x", "--rate", "foo"], "--rate must be a number, not 'foo'."),
+        (["txn", "list", "--producer-id", "1", "--producer-id", "x"], "--producer-id must be a whole number, not 'x'."),
+    ],
+)
+def test_a_value_that_can_not_be_is_told_in_our_words(arguments: list[str], expected: str, capsys: Capture) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"headrace: {expected} See: headrace {arguments[0]}")

@@ -10,6 +10,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import Any, Final, NamedTuple, cast
 
@@ -186,22 +187,27 @@ def _run_typer(app: Any, name: str, arguments: list[str]) -> int:
 
     try:
         command = get_command(app)
-        if "--help" in arguments or not arguments:
-            from headrace.cli.overview import tidy
-
-            tidy(command)
-        code = command.main(args=arguments, prog_name=f"headrace {name}", standalone_mode=False)
+        with nullcontext() if arguments and "--help" not in arguments else _tidied(command):
+            code = command.main(args=arguments, prog_name=f"headrace {name}", standalone_mode=False)
     except typer.Abort:
         return INTERRUPTED
     except typer.TyperException as error:
         context = getattr(error, "ctx", None)
         place = context.command_path if context is not None else f"headrace {name}"
-        message = error.format_message().strip()
+        from headrace.cli.wrong_use import sentence_of
+
+        message = sentence_of(error)
         if not message:  # no arguments at all: the help has been printed instead
             return USAGE
         sentence = message.removesuffix(".")
         return _say(f"{sentence}{'' if sentence.endswith('?') else '.'} See: {place} --help", error.exit_code)
     return code if isinstance(code, int) else 0
+
+
+def _tidied(command: Any) -> AbstractContextManager[None]:
+    from headrace.cli.overview import tidied
+
+    return tidied(command)
 
 
 def _unknown(name: str) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from headrace.cli import config_cluster
+from headrace.cli.unpadded import unpadded
 from headrace.config import TOPIC, Kind, Scope, Setting, broker_settings, settings_named
 from headrace.config.client_metrics import ClientMetricsConfig
 from headrace.config.group_settings import GroupSettings
@@ -34,6 +35,13 @@ app.command("get")(config_cluster.get)
 app.command("set")(config_cluster.set_)
 app.command("unset")(config_cluster.unset)
 app.command("resources")(config_cluster.resources)
+
+_ON: Final = {
+    Scope.BROKER: "a broker",
+    Scope.TOPIC: "a topic",
+    Scope.GROUP: "a group",
+    Scope.CLIENT_METRICS: "a subscription to clients' metrics",
+}
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
@@ -70,7 +78,8 @@ def list_settings(
     for setting in settings:
         cells = (setting.scope.value, setting.name, in_words(setting), summary_of(setting).replace("`", ""))
         rows.add_row(*cells[: len(rows.columns)])
-    console.print(rows)
+    with unpadded():
+        console.print(rows)
 
 
 @app.command("explain")
@@ -91,14 +100,15 @@ def explain(
         print(json.dumps([_as_json(setting) for setting in found], indent=2))
         return
     console = Console(highlight=False)
-    for position, setting in enumerate(found):
-        if position:
-            console.print()
-        _explain(console, setting)
+    with unpadded():
+        for position, setting in enumerate(found):
+            if position:
+                console.print()
+            _explain(console, setting)
 
 
 def _explain(console: Console, setting: Setting) -> None:
-    console.print(f"[bold cyan]{setting.name}[/], set on a {setting.scope.value}", soft_wrap=True)
+    console.print(f"[bold cyan]{setting.name}[/], set on {_ON[setting.scope]}", soft_wrap=True)
     rows = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     rows.add_column(style="bold", no_wrap=True)
     rows.add_column(overflow="fold")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -11,11 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace import __version__
+from headrace.cli.unpadded import unpadded
 
 if TYPE_CHECKING:
     from headrace.cli import Command
 
 
+@unpadded()
 def print_overview(commands: Mapping[str, Command]) -> None:
     console = Console(highlight=False)
     console.print(f"[bold]headrace {__version__}[/]: a distributed message log that speaks the Kafka protocol.\n")
@@ -35,6 +38,14 @@ def print_overview(commands: Mapping[str, Command]) -> None:
         console.print(Text(f"  {command.example}"), soft_wrap=True)
     console.print("\nEach command explains itself: [cyan]headrace COMMAND --help[/]")
     console.print("Your shell can complete them: [cyan]headrace --install-completion[/]")
+
+
+@contextmanager
+def tidied(command: Any) -> Iterator[None]:
+    """For a command that prints its help."""
+    tidy(command)
+    with unpadded():
+        yield
 
 
 def tidy(command: Any) -> None:
