@@ -189,10 +189,19 @@ def test_the_first_batch_of_an_epoch_has_sequence_0_in_transaction_version_2() -
     assert host.partition().log_end_offset == 0
 
 
-def test_a_batch_of_a_transaction_needs_its_transactional_id() -> None:
-    _, producer = client()
-    answer = producer.one(of_transaction(b"a"), 1, OLD)
-    assert answer.error_code == Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+@pytest.mark.parametrize("version", [OLD, ABORTABLE, ADDS])
+def test_every_batch_of_a_transaction_needs_its_transactional_id(version: int) -> None:
+    host, producer = client()
+    producer.verifier.at_once = Error.NONE
+    unnamed = Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert producer.one(of_transaction(b"a"), 1, version).error_code == unnamed
+    assert error_of(send(producer, of_transaction(b"a"), version), version) == Error.NONE
+    assert producer.one(of_transaction(b"b", 1), 1, version).error_code == unnamed
+    without_producer = batch(b"c", transactional=True)
+    assert producer.one(without_producer, 1, version).error_code == unnamed
+    assert producer.one(without_producer, 1, version, transactional_id="x").error_code == Error.INVALID_RECORD
+    assert producer.one(without_producer[:60], 1, version).error_code == Error.INVALID_RECORD
+    assert written(host) == [b"a"]
 
 
 def test_without_verification_nobody_is_asked_except_to_add() -> None:

@@ -157,7 +157,7 @@ def test_what_only_brokers_set() -> None:
 
 def test_a_producer_id_needs_sequence_and_epoch() -> None:
     assert refusal(produced(producer_id=1, producer_epoch=0)) is Error.INVALID_RECORD
-    assert refusal(produced(producer_id=1, base_sequence=0)) is Error.INVALID_RECORD
+    assert refusal(produced(producer_id=1, base_sequence=0)) is Error.INVALID_PRODUCER_EPOCH
     assert refusal(produced(producer_id=1, producer_epoch=0, base_sequence=-2)) is Error.INVALID_RECORD
 
 

@@ -160,10 +160,10 @@ class Produce:
         held: list[HeldBatch],
     ) -> bool:
         """The same for a batch of a transaction, of which the first has to be verified."""
-        producer = producer_of(records)
+        producer = producer_of(records, request.body.transactional_id)
         if producer is None:
             return False
-        verification, asks = verification_of(partition, producer, request.body, request.version, self._verifier)
+        verification, asks = verification_of(partition, producer, request.version, self._verifier)
         if verification is None and not partition.held and not partition.looks_inside:
             return False
         part = self._holds(partition, records, answer, request.version, now_ms, held)

@@ -58,16 +58,23 @@ class Verifier(Protocol):
         which may be before this returns."""
 
 
-def producer_of(records: memoryview) -> Producer | None:
-    """Who wrote a batch; None when that can't be read, and the log will say why."""
+def producer_of(records: memoryview, transactional_id: str | None) -> Producer | None:
+    """Who wrote a batch of a transaction; None when that can't be read, and the log will say why. Raises Refused.
+
+    Every batch needs the transactional id with it, not only the first: by that id the producer may write at all.
+    """
     if len(records) < HEADER_SIZE_BYTES:
         return None
+    if transactional_id is None:
+        raise Refused(
+            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A batch of a transaction came without its transactional id."
+        )
     found = Producer(*_PRODUCER.unpack_from(records, _PRODUCER_AT))
     return found if found.producer_id > NO_PRODUCER else None
 
 
 def verification_of(
-    partition: Partition, producer: Producer, body: m.ProduceRequest, version: int, verifier: Verifier
+    partition: Partition, producer: Producer, version: int, verifier: Verifier
 ) -> tuple[Verification | None, bool]:
     """What a batch has to wait for, and whether it is the first to do so: then the coordinator is to be asked.
 
@@ -77,10 +84,6 @@ def verification_of(
     producers = partition.log.producers
     if producers.is_open(producer_id, epoch):
         return None, False
-    if body.transactional_id is None:
-        raise Refused(
-            Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "A batch of a transaction came without its transactional id."
-        )
     partition.require_leader()
     known = producers.producers.get(producer_id)
     if known is not None and epoch < known.epoch:

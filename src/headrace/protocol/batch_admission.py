@@ -74,11 +74,7 @@ def admit(records: memoryview | None, version: int) -> Batch:
         )
     if batch.producer_id > NO_PRODUCER:
         if batch.base_sequence < 0 or batch.producer_epoch < 0:
-            raise Refused(
-                Error.INVALID_RECORD,
-                f"The batch of producer {batch.producer_id} needs a sequence and an epoch from 0 on, and has "
-                f"{batch.base_sequence} and {batch.producer_epoch}.",
-            )
+            raise _without_place(batch)
     elif attributes & TRANSACTIONAL_BIT:
         raise Refused(Error.INVALID_RECORD, "A batch of a transaction needs a producer id, and has none.")
     return batch
@@ -139,6 +135,15 @@ def _not_one_batch(batch: Batch, records: memoryview) -> Refused:
     return Refused(
         Error.CORRUPT_MESSAGE,
         f"The batch says that it is {batch.size_bytes} bytes long, and {len(records)} bytes came that are no batches.",
+    )
+
+
+def _without_place(batch: Batch) -> Refused:
+    """Kafka asks for the sequence first, and finds the epoch to be older than the one that it knows."""
+    return Refused(
+        Error.INVALID_RECORD if batch.base_sequence < 0 else Error.INVALID_PRODUCER_EPOCH,
+        f"The batch of producer {batch.producer_id} needs a sequence and an epoch from 0 on, and has "
+        f"{batch.base_sequence} and {batch.producer_epoch}.",
     )
 
 
