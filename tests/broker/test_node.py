@@ -14,6 +14,7 @@ from headrace.metadata.features import SUPPORTED
 from headrace.metadata.loader import Loader
 from headrace.net.peer import Disconnected
 from headrace.protocol import messages as m
+from headrace.protocol.batch_builder import build
 from headrace.raft.metadata_log import format_voter
 from headrace.raft.quorum import ReplicaKey, Voter, VoterSet
 from headrace.storage.clean_shutdown import CLEAN_SHUTDOWN
@@ -202,5 +203,27 @@ def test_a_stopped_node_lets_nobody_in() -> None:
         with pytest.raises(Disconnected):
             async with connected(node):
                 pass
+
+    run(check())
+
+
+def test_what_is_sent_behind_a_change_sees_it_without_waiting_for_its_answer() -> None:
+    async def check() -> None:
+        topic = m.CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+        data = m.ProduceRequest.PartitionProduceData(index=0, records=build([(None, b"a", (), 1)]))
+        produce = m.ProduceRequest.TopicProduceData(name="orders", partition_data=[data])
+        offsets = m.ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=-1)
+        wanted = m.ListOffsetsRequest.ListOffsetsTopic(name="orders", partitions=[offsets])
+        async with running() as node, connected(node) as peer:
+            created, produced, listed, metadata = await asyncio.gather(
+                ask(peer, m.CreateTopicsRequest(topics=[topic], timeout_ms=10_000), 7),
+                ask(peer, m.ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[produce]), 9),
+                ask(peer, m.ListOffsetsRequest(replica_id=-1, topics=[wanted]), 6),
+                ask(peer, m.MetadataRequest(topics=None), 12),
+            )
+            assert created.topics[0].error_code == 0
+            assert produced.responses[0].partition_responses[0].error_code == 0
+            assert listed.topics[0].partitions[0].offset == 1
+            assert [found.name for found in metadata.topics] == ["orders"]
 
     run(check())

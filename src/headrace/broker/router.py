@@ -122,12 +122,14 @@ class Router:
         self, connection: Connection, request: Request, work: Coroutine[Any, Any, Message], errors: dict[int, int]
     ) -> None:
         slot = connection.reserve()
+        connection.mute()
 
         async def answer() -> None:
             try:
                 message = await work
                 slot.fill(write_response(message, request.version, request.correlation_id))
                 count_errors(message, errors)
+                connection.unmute()
             except Exception:
                 logger.exception("%s v%d of %s failed", request.api.name, request.version, connection)
                 connection.abort()

@@ -109,6 +109,7 @@ class Connection(FrameProtocol):
         "_held_replies",
         "_is_closing",
         "_is_holding",
+        "_is_muted",
         "_is_reading",
         "_is_round_due",
         "_queued_bytes",
@@ -144,6 +145,7 @@ class Connection(FrameProtocol):
         """Of replies that are there, and wait for one before them."""
         self._held_replies: list[Any] = []
         self._is_holding = False
+        self._is_muted = False
         self._is_round_due = False
         self._is_reading = True
         self._is_closing = False
@@ -169,6 +171,15 @@ class Connection(FrameProtocol):
         if len(self._slots) >= self.listener.limits.requests_in_flight:
             self._update_reading()
         return slot
+
+    def mute(self) -> None:
+        """No frame is handled until `unmute`: those behind this one are to see what it changes."""
+        self._is_muted = True
+        self._update_reading()
+
+    def unmute(self) -> None:
+        self._is_muted = False
+        self._update_reading()
 
     def can_send(self, slot: Slot | None) -> bool:
         """Whether a worker may send the slot's reply, or the one to the frame that is being handled.
@@ -360,7 +371,10 @@ class Connection(FrameProtocol):
             return
         limits = self.listener.limits
         served = (
-            self._writes and len(self._slots) < limits.requests_in_flight and self._queued_bytes < limits.write_bytes
+            self._writes
+            and not self._is_muted
+            and len(self._slots) < limits.requests_in_flight
+            and self._queued_bytes < limits.write_bytes
         )
         reading = served and self.wants_bytes
         if reading != self._is_reading and self._transport is not None:
