@@ -41,6 +41,27 @@ def test_get_finds_settings_by_name_and_pattern_and_says_where_values_come_from(
     assert said == f"Topic {topic} has no setting 'retention.mss'; did you mean retention.ms?"
 
 
+def test_the_setting_that_was_refused_is_the_one_to_explain(cli: Cli, topic: str) -> None:
+    said = cli.failed("config", "set", "-t", topic, "compression.type=gzip", "compression.gzip.level=99")
+    assert said.endswith("See: headrace config explain compression.gzip.level")
+
+
+def test_a_setting_that_is_taken_back_and_nobody_knows_is_told_with_a_command_that_works(cli: Cli, topic: str) -> None:
+    said = cli.failed("topic", "alter", topic, "--unset", "foo.bar")
+    command = said.partition("see what there is: headrace ")[2]
+    assert command == f"config get --topic {topic} --all"
+    assert "retention.ms" in cli.done(*command.split()).out
+
+
+def test_what_stays_as_it_was_is_no_change(cli: Cli, topic: str) -> None:
+    (_, row) = cli.done("config", "set", "-t", topic, "retention.ms=7d").out.splitlines()
+    assert row.endswith("604800000  (7 days, the same, and set now)")
+    for more in ((), ("--dry-run",)):
+        told, row = cli.done("config", "set", "-t", topic, "retention.ms=7d", *more).out.splitlines()
+        would = "would change" if more else "changed"
+        assert told == f"Nothing {would} in the settings of topic {topic}: they have these values."
+
+
 def test_a_setting_of_brokers_that_nobody_knows_is_told_with_the_nearest(cli: Cli) -> None:
     """Kafka takes it all the same, since a plugin may want it."""
     told = cli("config", "set", "--cluster", "log.retention.mss=1")

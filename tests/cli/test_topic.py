@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from headrace.cli import Misused, output
+from headrace.client import NewTopic
+from headrace.client.admin import Admin
+from headrace.errors import Error, Refused
 from tests.cli.running import Cli
 
 
@@ -77,7 +81,7 @@ def test_create_tells_what_the_cluster_does_not_take(
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("-p", "0"), "greater than or equal to 1"),
+        (("-p", "0"), "--partitions must be at least 1"),
         (("-p", "many"), "--partitions"),
         (("-c", "retention.ms"), "write NAME=VALUE, as in retention.ms=7d"),
         (("-c", "a=1", "-c", "a=2"), "a is given twice"),
@@ -87,6 +91,34 @@ def test_create_tells_what_the_cluster_does_not_take(
 )
 def test_create_used_wrongly_is_exit_code_2(cli: Cli, name: str, arguments: tuple[str, ...], expected: str) -> None:
     assert expected in cli.failed("topic", "create", name, *arguments, code=2)
+
+
+def test_create_sees_names_that_collide_before_one_is_made(cli: Cli, name: str) -> None:
+    said = cli.failed("topic", "create", f"{name}.x", f"{name}_a", f"{name}.a", code=2)
+    assert said == f"Topics {name}_a and {name}.a can't both be: their names differ in '.' and '_' alone."
+    assert name not in cli.done("topic", "list", "--names").out
+
+
+def test_create_makes_and_tells_a_topic_that_is_named_twice_once(cli: Cli, name: str) -> None:
+    assert cli.done("topic", "create", name, name).out == f"Created topic {name} with 1 partition, 1 replica each.\n"
+
+
+def test_create_tells_what_was_made_when_one_fails_after_all(
+    cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create_topics = Admin.create_topics
+
+    async def one_by_one(self: Admin, topics: Iterable[NewTopic], *, validate_only: bool = False) -> dict[str, bytes]:
+        for topic in topics:
+            if not validate_only and topic.name.endswith("-b"):
+                raise Refused(Error.POLICY_VIOLATION, "Topic b can't be created (POLICY_VIOLATION): no.")
+            await create_topics(self, [topic], validate_only=validate_only)
+        return {}
+
+    monkeypatch.setattr(Admin, "create_topics", one_by_one)
+    done = cli("topic", "create", f"{name}-a", f"{name}-b")
+    assert (done.code, done.out) == (1, f"Created topic {name}-a with 1 partition, 1 replica each.\n")
+    assert "Topic b can't be created" in done.err
 
 
 def test_a_bad_name_is_refused_with_the_reason(cli: Cli) -> None:
@@ -164,6 +196,9 @@ def test_alter_adds_partitions_and_settings_and_says_what_they_were(cli: Cli, to
 def test_alter_adds_to_a_list_and_takes_from_it(cli: Cli, topic: str) -> None:
     added = cli.done("topic", "alter", topic, "-c", "cleanup.policy+=compact")
     assert added.rows[1] == ["cleanup.policy", "delete", "->", "delete,compact"]
+    again = cli.done("topic", "alter", topic, "-c", "cleanup.policy=delete,compact").out
+    assert again.splitlines()[0] == f"Nothing changed in the settings of topic {topic}: they have these values."
+    assert again.endswith("(as it was)\n")
     taken = cli.done("topic", "alter", topic, "-c", "cleanup.policy-=delete")
     assert taken.rows[1] == ["cleanup.policy", "delete,compact", "->", "compact"]
     assert "compaction may have removed some" in cli.done("topic", "describe", topic).out
@@ -173,8 +208,9 @@ def test_alter_changes_nothing_when_one_thing_is_wrong(cli: Cli, topic: str) -> 
     assert "did you mean retention.ms" in cli.failed("topic", "alter", topic, "-p", "5", "-c", "retention.mss=1")
     assert len(described(cli, topic)["partitions"]) == 3
     said = cli.failed("topic", "alter", topic, "-p", "2")
-    assert said == f"Topic {topic} has 3 partitions. Partitions can't be taken away; choose more than 3."
-    assert "That is how many it has" in cli.failed("topic", "alter", topic, "-p", "3")
+    assert said == f"Topic {topic} has 3 partitions; partitions can't be taken away; choose more than 3."
+    said = cli.failed("topic", "alter", topic, "-p", "3")
+    assert said == f"Topic {topic} has 3 partitions already; choose more than 3."
     assert "There is nothing to alter" in cli.failed("topic", "alter", topic, code=2)
     assert "only the name is wanted" in cli.failed("topic", "alter", topic, "-u", "a=b", code=2)
 

@@ -55,7 +55,7 @@ def test_partitions_that_are_added_go_on_where_the_others_stopped() -> None:
 
 
 def test_more_replicas_than_brokers_and_no_active_broker_are_refused() -> None:
-    with pytest.raises(Refused, match="needs as many brokers, and there are 1") as refused:
+    with pytest.raises(Refused, match="needs 2 brokers, and the cluster has 1") as refused:
         place(brokers(None), 1, 2, lambda n: 0)
     assert refused.value.error is Error.INVALID_REPLICATION_FACTOR
     with pytest.raises(Refused, match="No broker is active"):

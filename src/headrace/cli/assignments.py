@@ -52,7 +52,9 @@ def explained(refused: Refused, names: Iterable[str]) -> Refused:
     for name in names:
         if near := nearest(name):
             return Refused(refused.error, f"{str(refused).rstrip('.')}; did you mean {near} instead of {name}?")
-    known_name = next((name for name in names if any(settings_named(name))), None)
+    # The one that the refusal names; of names that go on, as compression.gzip.level after compression, the whole one.
+    known = sorted((name for name in names if any(settings_named(name))), key=len, reverse=True)
+    known_name = next((name for name in known if name in str(refused)), next(iter(known), None))
     if known_name is None:
         return refused
     return Refused(refused.error, f"{str(refused).rstrip('.')}. See: headrace config explain {known_name}")

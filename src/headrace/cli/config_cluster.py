@@ -120,7 +120,8 @@ def _chosen(entries: list[ConfigEntry], names: Sequence[str] | None, resource: C
         if not matched:
             near = get_close_matches(name, by_name, n=1)
             hint = f"did you mean {near[0]}?" if near else "see what there is with --all."
-            raise Refused(Error.INVALID_CONFIG, f"{_words(resource)} has no setting '{name}'; {hint}".capitalize())
+            what = _words(resource)
+            raise Refused(Error.INVALID_CONFIG, f"{what[:1].upper()}{what[1:]} has no setting '{name}'; {hint}")
         found |= matched
     return list(found.values())
 
@@ -149,7 +150,7 @@ def _print_entries(entries: Sequence[ConfigEntry], *, chain: bool) -> None:
     for entry in entries if chain else ():
         if len(entry.synonyms) > 1:
             others = [f"{one.name}={one.value} ({source_text(one.source)})" for one in entry.synonyms[1:]]
-            say(f"without that, {', then '.join(others)} counts for {entry.name}", QUIET)
+            say(f"If {entry.name} were not set there, this would count: {', then '.join(others)}", QUIET)
 
 
 def _entry_json(entry: ConfigEntry) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from rich.text import Text
@@ -84,7 +85,8 @@ def _require_known(resource: ConfigResource, wanted: Sequence[ConfigChange], bef
     for change in wanted:
         if change.operation is ConfigOperation.DELETE and change.name not in before:
             near = get_close_matches(change.name, before, n=1)
-            hint = f"did you mean {near[0]}?" if near else "see what there is with: headrace config get --all"
+            option = f"--{resource.type.name.lower().replace('_', '-')} {quote(resource.name)}"
+            hint = f"did you mean {near[0]}?" if near else f"see what there is: headrace config get {option} --all"
             raise Refused(Error.INVALID_CONFIG, f"There is no setting '{change.name}' of {resource}; {hint}")
 
 
@@ -110,7 +112,10 @@ async def _described(client: Client, resource: ConfigResource) -> dict[str, Conf
 def print_changed(what: str, changed: Sequence[Changed], *, dry_run: bool) -> None:
     if not changed:
         return
-    say(f"{'Would change' if dry_run else 'Changed'} the settings of {what}:")
+    if all(_stays(one) for one in changed):
+        say(f"Nothing {'would change' if dry_run else 'changed'} in the settings of {what}: they have these values.")
+    else:
+        say(f"{'Would change' if dry_run else 'Changed'} the settings of {what}:")
     rows = [
         (
             one.change.name,
@@ -123,6 +128,18 @@ def print_changed(what: str, changed: Sequence[Changed], *, dry_run: bool) -> No
     print_table([Column("", NAME), Column("", QUIET), Column("", QUIET), Column("")], rows, indent="  ")
 
 
+def _stays(one: Changed) -> bool:
+    """Whether it was set to the same before; a value that was the default's before, and is set now, outlives that."""
+    from headrace.client import ConfigOperation
+
+    if one.before is None or _is_secret(one):
+        return False
+    if one.after is None:  # a dry run, or it has not come yet
+        is_same = one.change.operation is ConfigOperation.SET and one.before.value == one.change.value
+        return is_same and one.before.source in _SET_ON_RESOURCES
+    return (one.before.value, one.before.source) == (one.after.value, one.after.source)
+
+
 def _after(one: Changed) -> Text:
     from headrace.client import ConfigOperation, ConfigSource
 
@@ -131,6 +148,8 @@ def _after(one: Changed) -> Text:
     if one.after is not None:
         words = setting_words(one.change.name, one.after.value)
         notes = [words] if words else []
+        if one.before is not None and one.before.value == one.after.value:
+            notes.append("as it was" if _stays(one) else "the same, and set now")
         is_of_logger = one.after.source is ConfigSource.DYNAMIC_BROKER_LOGGER  # from above, and nobody tells where
         source = source_text(one.after.source)
         if one.change.operation is ConfigOperation.DELETE and source and not is_of_logger:

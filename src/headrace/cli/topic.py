@@ -100,9 +100,11 @@ def create(
 
     configs = assignments.plain(config or ())
     count = -1 if partitions is None else partitions
+    names = list(dict.fromkeys(names))
+    _require_no_collision(names)
     wanted = [NewTopic(name, count, -1 if replication is None else replication, configs) for name in names]
 
-    async def work(client: Client) -> list[tuple[TopicInfo | None, str, bool]]:
+    async def work(client: Client) -> tuple[list[tuple[TopicInfo | None, str, bool]], HeadraceError | None]:
         new: dict[str, NewTopic] = {}
         for topic in wanted:  # all are tried before one is made, so that one mistake changes nothing
             try:
@@ -112,16 +114,35 @@ def create(
                     raise _not_created(refused, topic.name, configs) from refused
             else:
                 new[topic.name] = topic
+        failure = None
         if new and not dry_run:
-            await client.admin.create_topics(new.values())
-        there = [topic.name for topic in wanted if topic.name not in new or not dry_run]
-        infos = await client.admin.describe_topics(there) if there else {}
-        return [(infos.get(topic.name), topic.name, topic.name in new) for topic in wanted]
+            try:
+                await client.admin.create_topics(new.values())
+            except Refused as refused:  # of one; the others may have been made, and that is to be told
+                failure = _not_created(refused, "", configs)
+        topics = await all_topics(client)
+        shown = [name for name in names if name in topics or failure is None]
+        return [(topics.get(name), name, name in new) for name in shown], failure
 
-    results = run(bootstrap, work)
+    results, failure = run(bootstrap, work)
     if as_json:
         print_json([_created_json(info, name, is_new, dry_run) for info, name, is_new in results])
-        return
+    else:
+        _tell_created(results)
+    if failure is not None:
+        raise failure
+
+
+def _require_no_collision(names: Sequence[str]) -> None:
+    """A cluster is asked about each alone, and can't see that two of them get in each other's way."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.replace(".", "_"), name)
+        if other != name:
+            raise Misused(f"Topics {other} and {name} can't both be: their names differ in '.' and '_' alone")
+
+
+def _tell_created(results: Sequence[tuple[TopicInfo | None, str, bool]]) -> None:
     for info, name, is_new in results:
         if info is None:
             say(f"Would create topic {name}.")
@@ -132,7 +153,7 @@ def create(
 
 
 def _not_created(refused: Refused, name: str, configs: dict[str, str]) -> HeadraceError:
-    if refused.error is Error.TOPIC_ALREADY_EXISTS:
+    if refused.error is Error.TOPIC_ALREADY_EXISTS and name:
         return Refused(
             refused.error,
             f"There is a topic {name} already. See it with `headrace topic describe {name}`, or let it be with "
@@ -308,10 +329,10 @@ def alter(
 async def _grow(client: Client, info: TopicInfo, count: int, *, dry_run: bool) -> None:
     there = len(info.partitions)
     if count <= there:
-        what = "That is how many it has" if count == there else "Partitions can't be taken away"
+        already, why = (" already", "") if count == there else ("", "partitions can't be taken away; ")
         raise Refused(
             Error.INVALID_PARTITIONS,
-            f"Topic {info.name} has {plural(there, 'partition')}. {what}; choose more than {there}.",
+            f"Topic {info.name} has {plural(there, 'partition')}{already}; {why}choose more than {there}.",
         )
     await client.admin.create_partitions({info.name: count}, validate_only=dry_run)
 

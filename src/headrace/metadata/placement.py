@@ -33,7 +33,8 @@ def place(
     if replication_factor > len(candidates):
         raise Refused(
             Error.INVALID_REPLICATION_FACTOR,
-            f"A replication factor of {replication_factor} needs as many brokers, and there are {len(candidates)}.",
+            f"A replication factor of {replication_factor} needs {replication_factor} brokers, and the cluster has "
+            f"{len(candidates)}.",
         )
     if not active:
         raise Refused(Error.INVALID_REPLICATION_FACTOR, "No broker is active, so none could lead a new partition.")

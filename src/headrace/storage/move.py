@@ -149,6 +149,8 @@ class Move:
         first = locate(segment, start_offset)
         if first is not None:
             start_offset = min(start_offset, first.base_offset)
+        root = self.target_directory.root
+        logger.info("the new copy of %s-%d in %s begins at offset %d", copy.topic, copy.partition, root, start_offset)
         copy.truncate_fully(start_offset, now_ms)
         copy.producers = producers_at(source.segments, source.snapshots, start_offset)
         copy.unsynced.wrote([copy.snapshots.write(copy.producers)])

@@ -94,7 +94,8 @@ def _end_before(segment: Segment, position: int) -> int:
 def truncate_fully(log: Log, offset: int, now_ms: int, log_start_offset: int | None = None) -> None:
     """Drops everything; the log goes on from `offset`, as a follower's whose leader no longer has what comes next."""
     log.require_online()
-    logger.info("%s-%d drops all it has and goes on from offset %d", log.topic, log.partition, offset)
+    if log.size_bytes:
+        logger.info("%s drops all it has and goes on from offset %d", log.place.folder, offset)
     _lower_recovery_point(log, offset)
     # After a crash that leaves no segment, it must not begin where the checkpoint says: what follows is at `offset`.
     recovery_point = offset if log.truncation_point is None else min(offset, log.truncation_point)

@@ -16,7 +16,7 @@ def run(run: Run) -> None:
     run.tool("kafka-topics --create --topic orders --if-not-exists")
     run.tool("kafka-topics --create --topic 'no spaces'", "'no spaces' can't be the name of a topic", ends=1)
     run.tool(
-        "kafka-topics --create --topic three --replication-factor 3", "needs as many brokers, and there are 1", ends=1
+        "kafka-topics --create --topic three --replication-factor 3", "needs 3 brokers, and the cluster has 1", ends=1
     )
     run.tool("kafka-topics --create --topic placed --replica-assignment 1,1", "Created topic placed.")
     run.tool("kafka-topics --list", "orders\nplaced\n")
