@@ -98,7 +98,9 @@ def test_members_and_what_they_have(cli: Cli, topic: str, name: str, protocol: s
         assert "stable" in cli.done("group", "describe", group).out
         said = cli.failed("group", "reset", group, "--to", "earliest", "--topic", topic, "--yes")
         assert said.startswith(f"Group {group} has members, who would go on from where they are: stop them first")
-        assert cli.failed("group", "delete", group, "--yes").startswith(f"Group {group} has members: stop them first")
+        for sure in ("--yes", "--dry-run"):  # and before anybody is asked
+            assert cli.failed("group", "delete", group, sure).startswith(f"Group {group} has members: stop them first")
+        assert cli.failed("group", "delete", group).startswith(f"Group {group} has members: stop them first")
 
 
 def test_nobody_is_in_an_empty_group(cli: Cli, group: str) -> None:
@@ -174,6 +176,12 @@ def test_groups_and_offsets_are_deleted(cli: Cli, topic: str, group: str) -> Non
     assert cli.failed("group", "delete", group, "--topic", "other", "-y") == f"group {group} has no offsets of other."
     assert "offset" in cli.done("group", "delete", group, "--topic", topic, "--yes").out
     assert offset(cli, topic, group) is None
+
+
+def test_a_state_that_there_is_not_is_told(cli: Cli, group: str) -> None:
+    assert "--state sleepy: it is one of stable, empty, " in cli.failed("group", "list", "--state", "sleepy", code=2)
+    assert "--type old: it is one of consumer, classic" in cli.failed("group", "list", "--type", "old", code=2)
+    assert group in cli.done("group", "list", "--names", "--state", "Empty").out.split()
 
 
 def test_a_whole_group_is_deleted(cli: Cli, group: str) -> None:

@@ -48,6 +48,9 @@ app = typer.Typer(
 )
 
 _STATES: Final = {"Stable": GOOD, "Empty": QUIET, "Dead": BAD}
+_ALL_STATES: Final = "stable, empty, assigning, reconciling, preparingrebalance, completingrebalance, notready, dead"
+_WITHOUT_MEMBERS: Final = ("Empty", "Dead", "")
+_ALL_TYPES: Final = "consumer, classic, share, streams"
 
 
 def _state(state: str) -> Text:
@@ -83,11 +86,12 @@ def list_groups(
     - `headrace group list 'billing-*' --by-lag`
     - `headrace group list --state empty`
     """
+    states, types = _some_of(state, _ALL_STATES, "--state"), _some_of(type_, _ALL_TYPES, "--type")
 
     async def work(client: Client) -> list[GroupView]:
         from headrace.cli.group_view import GroupView, group_views
 
-        there = await _listed(client, states=state or (), types=type_ or ())
+        there = await _listed(client, states=states, types=types)
         if patterns:
             there = matching_groups(there, patterns)
         return [GroupView(listing) for listing in there.values()] if names_only else await group_views(client, there)
@@ -106,18 +110,23 @@ def list_groups(
         remark("There are no such groups." if patterns or state or type_ else "There are no groups yet.")
 
 
+def _some_of(given: Sequence[str] | None, all_of_them: str, option: str) -> list[str]:
+    texts = [text.lower() for text in given or ()]
+    if wrong := next((text for text in texts if text not in all_of_them.split(", ")), None):
+        raise Misused(f"{option} {wrong}: it is one of {all_of_them}")
+    return texts
+
+
 async def _listed(client: Client, *, states: Sequence[str] = (), types: Sequence[str] = ()) -> dict[str, GroupListing]:
     """Whoever does not answer is named, and the others are shown."""
     failures: dict[int, HeadraceError] = {}
     found = await client.admin.list_groups(failures=failures)
     for broker, error in failures.items():
         remark(f"Broker {broker} does not tell its groups: {error}")
-    wanted_states, wanted_types = ({text.lower() for text in texts} for texts in (states, types))
     return {
         name: one
         for name, one in found.items()
-        if (not wanted_states or one.state.lower() in wanted_states)
-        and (not wanted_types or one.type.lower() in wanted_types)
+        if (not states or one.state.lower() in states) and (not types or one.type.lower() in types)
     }
 
 
@@ -454,6 +463,9 @@ def delete(
         for view in found
     }
     count = sum(map(len, parts.values()))
+    busy = next((view.listing for view in found if view.listing.state not in _WITHOUT_MEMBERS), None)
+    if topic is None and busy is not None:
+        raise _has_members(busy.group_id, Error.NON_EMPTY_GROUP)
     if topic is not None and not count:
         raise HeadraceError(f"{_which(names)} has no offsets of {', '.join(topic)}.")
     what = _which(names) if topic is None else f"{plural(count, 'offset')} of {_which(names)}"
@@ -484,9 +496,13 @@ def delete(
 def _not_deleted(refused: Refused) -> Refused:
     name = str(refused).split(" ", 1)[0]
     if refused.error in (Error.NON_EMPTY_GROUP, Error.GROUP_SUBSCRIBED_TO_TOPIC):
-        text = f"Group {name} has members: stop them first; `headrace group members {name}` shows who they are."
-        return Refused(refused.error, text)
+        return _has_members(name, refused.error)
     return refused
+
+
+def _has_members(name: str, error: Error) -> Refused:
+    text = f"Group {name} has members: stop them first; `headrace group members {name}` shows who they are."
+    return Refused(error, text)
 
 
 def _which(names: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ def reset(
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="WHERE", help="earliest, latest, an offset, or a time as 2h or 2026-01-31T12:00Z."
+            "--to", metavar="WHERE", help="beginning, end, an offset, or a time as 2h or 2026-01-31T12:00Z."
         ),
     ] = None,
     by: Annotated[
@@ -62,7 +62,7 @@ def reset(
 
     Examples:
 
-    - `headrace group reset billing --to earliest --dry-run`
+    - `headrace group reset billing --to beginning --dry-run`
     - `headrace group reset billing --to 2h`
     - `headrace group reset billing --topic orders:0 --to 1500`
     - `headrace group reset billing --by -100 --yes`
