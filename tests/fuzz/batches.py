@@ -16,18 +16,23 @@ from typing import Any
 
 from headrace.errors import ProtocolError, Refused
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch, scan
-from headrace.protocol.batch_admission import admit, check_keys, check_timestamps
+from headrace.protocol.batch_admission import admit
 from headrace.protocol.batch_builder import build, recompress, rewrite
 from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression, compress, decompress
 from headrace.protocol.control import build_marker, read_control
 from headrace.protocol.kernel import Records
 from headrace.protocol.kernel_types import Fields
+from headrace.protocol.record_admission import RecordRules
 from headrace.protocol.records import records_of
 from tests.fuzz.campaign import run
 from tests.protocol.kernel_forms import COMPILED, PLAIN
 
 SIZE_BYTES_MAX = 1 << 20
+RULES = [
+    RecordRules(needs_keys=needs_keys, checks_times=checks_times, before_ms_max=500, after_ms_max=500)
+    for needs_keys, checks_times in ((True, False), (False, True), (True, True))
+]
 VARINTS = [
     b"\xff\xff\xff\xff\x0f",
     b"\xfe\xff\xff\xff\x0f",
@@ -152,8 +157,8 @@ def look_inside(batch: Batch) -> bool:
         return False
     assert len(found) == count
     check_model(records, found)
-    answered(Refused, lambda: check_keys(records))
-    answered(Refused, lambda: check_timestamps(batch, lambda: records, 1000, 500, 500))
+    for rules in RULES:
+        answered(Refused, partial(rules.check, batch, records, 1000))
     for horizon in (None, 2000):
         kept = answered(ProtocolError, partial(rewrite, batch, records, mask, delete_horizon_ms=horizon))
         if kept is not ERROR:

@@ -7,18 +7,15 @@ import struct
 import pytest
 
 from headrace.errors import Error, Refused
-from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
-from headrace.protocol.batch_admission import admit, check_keys, check_timestamps
+from headrace.protocol.batch import HEADER_SIZE_BYTES
+from headrace.protocol.batch_admission import admit
 from headrace.protocol.batch_builder import build
 from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression
 from headrace.protocol.control import build_marker
-from headrace.protocol.kernel import Records
 from headrace.protocol.kernel_types import Fields
-from headrace.protocol.records import records_of
 
 NOW_MS = 1_700_000_000_000
-NO_LIMIT_MS = 2**63 - 1
 FIELDS: list[Fields] = [(b"k", b"v", (), NOW_MS), (None, b"w", (), NOW_MS - 5)]
 
 
@@ -163,40 +160,6 @@ def test_a_producer_id_needs_sequence_and_epoch() -> None:
 
 def test_a_transaction_needs_a_producer_id() -> None:
     assert refusal(produced(transactional=True)) is Error.INVALID_RECORD
-
-
-def test_a_compacted_topic_needs_keys() -> None:
-    with pytest.raises(Refused, match="Record 1 has no key") as refused:
-        check_keys(records_of(Batch(memoryview(produced())), 1000))
-    assert refused.value.error is Error.INVALID_RECORD
-    check_keys(records_of(Batch(memoryview(build(FIELDS[:1]))), 1000))
-
-
-def unopened() -> Records:
-    raise AssertionError("the header is enough")
-
-
-def test_timestamps_after_the_limit_are_refused_by_the_header_alone() -> None:
-    batch = Batch(memoryview(produced()))
-    check_timestamps(batch, unopened, NOW_MS - 100, NO_LIMIT_MS, 100)
-    with pytest.raises(Refused, match="out of range") as refused:
-        check_timestamps(batch, unopened, NOW_MS - 101, NO_LIMIT_MS, 100)
-    assert refused.value.error is Error.INVALID_TIMESTAMP
-
-
-def test_timestamps_before_the_limit_are_looked_up_in_the_records() -> None:
-    batch = Batch(memoryview(produced(compression=Compression.GZIP)))
-    records = records_of(batch, 1000)
-    check_timestamps(batch, lambda: records, NOW_MS + 95, 100, NO_LIMIT_MS)
-    with pytest.raises(Refused, match=f"{NOW_MS - 5} is out of range"):
-        check_timestamps(batch, lambda: records, NOW_MS + 96, 100, NO_LIMIT_MS)
-
-
-def test_records_without_a_timestamp_pass() -> None:
-    batch = Batch(memoryview(build([(b"k", b"v", (), -1)])))
-    records = records_of(batch, 1000)
-    for before_ms_max in (100, NO_LIMIT_MS):
-        check_timestamps(batch, lambda: records, NOW_MS, before_ms_max, 100)
 
 
 def test_the_header_is_61_bytes() -> None:

@@ -21,6 +21,7 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.batch import MAGIC, TRANSACTIONAL_BIT
 from headrace.protocol.frame import Request
+from headrace.protocol.record_admission import RefusedRecords
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Waits
@@ -227,6 +228,11 @@ class Produce:
         answer.error_code = refused.error
         answer.error_message = refused.text
         answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        if isinstance(refused, RefusedRecords):
+            answer.record_errors = [
+                m.ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)
+                for index, why in refused.record_errors
+            ]
         if version >= LEADERS_SINCE and refused.error is Error.NOT_LEADER_OR_FOLLOWER:
             self._name_leader(topic, topic_id, answer, reply, connection.listener.name)
 

@@ -1,12 +1,11 @@
 """What a producer may send to a partition: exactly one sound batch of its own (Kafka 4's rules, Kafka's error codes).
 
-Everything here is decided by the header and the CRC, per batch and never per record. Storage decides what needs the
-topic or the partition's state: the size limit, sequences and epochs, keys on compacted topics.
+Everything here is decided by the header and the CRC, per batch and never per record; `record_admission` has the rules
+for records. Storage decides what needs the topic or the partition's state: the size limit, sequences and epochs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
 from headrace.errors import Error, ProtocolError, Refused
@@ -16,18 +15,15 @@ from headrace.protocol.batch import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE_BYTES,
     NO_PRODUCER,
-    NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     Batch,
 )
 from headrace.protocol.compression import Compression
-from headrace.protocol.kernel import Records
 
-__all__ = ["admit", "check_keys", "check_timestamps"]
+__all__ = ["admit"]
 
 _MAGIC_AT: Final = 16
-_NO_LIMIT_MS: Final = 0x7FFFFFFFFFFFFFFF
 RECORD_SIZE_BYTES_MIN: Final = 7
 """A byte each for length, attributes, timestamp, offset, key, value and headers."""
 _ZSTD_SINCE_VERSION: Final = 7  # of Produce (KIP-110)
@@ -78,35 +74,6 @@ def admit(records: memoryview | None, version: int) -> Batch:
     elif attributes & TRANSACTIONAL_BIT:
         raise Refused(Error.INVALID_RECORD, "A batch of a transaction needs a producer id, and has none.")
     return batch
-
-
-def check_timestamps(
-    batch: Batch, records: Callable[[], Records], now_ms: int, before_ms_max: int, after_ms_max: int
-) -> None:
-    """Refuse create times outside of `message.timestamp.before.max.ms` and `message.timestamp.after.max.ms`.
-
-    The header has the greatest timestamp, and we trust it. It has not the least, so a limit on that (the default is
-    none) opens the batch: `records` is called. Records without a timestamp (-1) pass, as in Kafka.
-    """
-    least = greatest = batch.max_timestamp
-    if before_ms_max < _NO_LIMIT_MS:
-        least, greatest = records().timestamp_bounds()
-    for timestamp in (least, greatest):
-        if timestamp != NO_TIMESTAMP and not -after_ms_max <= now_ms - timestamp <= before_ms_max:
-            raise Refused(
-                Error.INVALID_TIMESTAMP,
-                f"Timestamp {timestamp} is out of range: the topic takes {now_ms - before_ms_max} to "
-                f"{now_ms + after_ms_max}.",
-            )
-
-
-def check_keys(records: Records) -> None:
-    """Refuse records without a key, for compacted topics."""
-    index = records.first_without_key()
-    if index >= 0:
-        raise Refused(
-            Error.INVALID_RECORD, f"Record {index} has no key, and a compacted topic needs one in every record."
-        )
 
 
 def _unreadable(records: memoryview, error: ProtocolError) -> Refused:

@@ -7,19 +7,19 @@ timestamps, another codec than the topic's. A follower takes what its leader has
 
 from __future__ import annotations
 
-from typing import Final, NoReturn
+from typing import Final
 
 from headrace.config import CompressionType, LogConfig, TimestampType
 from headrace.errors import Error, ProtocolError, Refused
 from headrace.protocol.batch import COMPRESSION_MASK, CONTROL_BIT, Batch, scan
-from headrace.protocol.batch_admission import admit, check_keys, check_timestamps
+from headrace.protocol.batch_admission import admit
 from headrace.protocol.batch_builder import recompress
 from headrace.protocol.compression import Compression
 from headrace.protocol.kernel import Records
+from headrace.protocol.record_admission import RecordRules
 from headrace.protocol.records import records_of
 from headrace.storage.producer_state import Origin
 
-INT64_MAX: Final = 2**63 - 1
 PRODUCE_VERSION: Final = 13
 """Of Produce, whose rules apply when the caller names no other."""
 
@@ -79,15 +79,14 @@ class LeaderRules:
 
     __slots__ = (
         "after_ms_max",
-        "before_ms_max",
         "codec",
         "decompressed_bytes_max",
         "is_append_time",
         "level",
         "looks_inside",
         "max_message_bytes",
-        "needs_keys",
         "opens_all",
+        "record_rules",
         "segment_bytes",
     )
 
@@ -96,12 +95,16 @@ class LeaderRules:
         self.segment_bytes = config.segment_bytes
         self.is_append_time = config.message_timestamp_type is TimestampType.LOG_APPEND_TIME
         self.after_ms_max = config.message_timestamp_after_max_ms
-        self.before_ms_max = config.message_timestamp_before_max_ms
-        self.needs_keys = config.compact
+        self.record_rules = RecordRules(
+            needs_keys=config.compact,
+            checks_times=not self.is_append_time,
+            before_ms_max=config.message_timestamp_before_max_ms,
+            after_ms_max=self.after_ms_max,
+        )
         self.codec = _CODECS[config.compression_type]
         self.level = _level(config)
         self.decompressed_bytes_max = decompressed_bytes_max
-        self.opens_all = self.needs_keys or (self.before_ms_max < INT64_MAX and not self.is_append_time)
+        self.opens_all = self.record_rules.opens_all
         self.looks_inside = self.opens_all or self.codec is not None
 
     def admit(
@@ -132,7 +135,7 @@ class LeaderRules:
         else:
             for batch in batches:
                 if batch.max_timestamp - now_ms > self.after_ms_max:
-                    check_timestamps(batch, _not_needed, now_ms, INT64_MAX, self.after_ms_max)
+                    raise self.record_rules.too_late(batch, now_ms)
         if len(records) > self.segment_bytes:
             raise Refused(
                 Error.RECORD_LIST_TOO_LARGE,
@@ -172,10 +175,7 @@ class LeaderRules:
                     raise Refused(
                         Error.INVALID_RECORD, "The offsets of a produced batch must count its records from 0."
                     )
-                if self.needs_keys:
-                    check_keys(found)
-                if not self.is_append_time:
-                    check_timestamps(batch, lambda found=found: found, now_ms, self.before_ms_max, self.after_ms_max)  # type: ignore[misc]
+                self.record_rules.check(batch, found, now_ms)
                 rewritten.append(self._recompress(batch, found) if self._needs_recompression(batch) else batch)
             except ProtocolError as error:
                 raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
@@ -216,7 +216,3 @@ def _level(config: LogConfig) -> int | None:
         case CompressionType.ZSTD:
             return config.compression_zstd_level
     return None
-
-
-def _not_needed() -> NoReturn:
-    raise AssertionError("only the header is asked")
