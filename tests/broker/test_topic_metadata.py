@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import struct
+
 import pytest
 
 from headrace.errors import Error
 from headrace.protocol import messages as m
+from headrace.protocol.apis import find_api
+from headrace.protocol.frame import read_response
 from headrace.testing.disk import FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
 
@@ -135,5 +140,24 @@ def test_every_restart_bumps_the_leader_epoch() -> None:
                 epochs.append(partition.leader_epoch)
             disk = disk.restart()
         assert epochs == sorted(set(epochs))
+
+    run(check())
+
+
+def test_a_topic_and_a_client_named_in_latin_1_are_answered() -> None:
+    body = struct.pack(">ih", 1, 4) + b"caf\xe9" + b"\0"
+    request = struct.pack(">hhih", 3, 4, 7, 4) + b"n\xe9e!" + body
+
+    async def check() -> None:
+        async with running() as node:
+            reader, writer = await asyncio.open_connection("127.0.0.1", node.endpoints[0].port)
+            writer.write(struct.pack(">i", len(request)) + request)
+            frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            writer.close()
+        api = find_api(3)
+        assert api is not None
+        _, response = read_response(api, 4, frame)
+        (topic,) = response.topics
+        assert (topic.name, topic.error_code) == ("caf\N{REPLACEMENT CHARACTER}", Error.INVALID_TOPIC_EXCEPTION)
 
     run(check())

@@ -26,6 +26,7 @@ from headrace.protocol.messages import (
     HeartbeatRequest,
     HeartbeatResponse,
     MetadataRequest,
+    MetadataResponse,
     ProduceRequest,
     ProduceResponse,
     TopicRecord,
@@ -216,6 +217,40 @@ def test_bytes_behind_a_message_are_an_error_unless_it_is_read_at_a_position() -
     with pytest.raises(ProtocolError, match="HeartbeatResponse v4 ends at byte 7, but 4 bytes follow it"):
         decode(HeartbeatResponse, 4, data)
     assert decode_at(HeartbeatResponse, 4, data, 0) == (HeartbeatResponse(), 7)
+
+
+@pytest.mark.parametrize("text", [b"caf\xe9", b"\xff\xfe", b"\xc3", b"\xf0\x9f\x98", b"a\xc0\xafb", b"\xed\xa0\x80"])
+def test_strings_of_a_request_that_are_not_utf8_are_read_with_replacement_characters(text: bytes) -> None:
+    place = "x" * len(text)
+    replaced = text.decode(errors="replace")
+    requests: list[tuple[Message, int]] = [
+        (MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t"), _named(place)]), 1),
+        (MetadataRequest(topics=[_named(place)]), 12),
+        (ProduceRequest(transactional_id=place, topic_data=[]), 9),  # in a view, because of records
+        (FetchRequest(cluster_id=place), 12),  # in a tagged field
+    ]
+    for request, version in requests:
+        data = encode_bytes(request, version)
+        assert data.count(place.encode()) == 1
+        found = decode(type(request), version, data.replace(place.encode(), text))
+        assert repr(found) == repr(request).replace(place, replaced)
+        assert decode(type(request), version, encode_bytes(found, version)) == found
+        rows = [*explain(type(request), version, data.replace(place.encode(), text), 0, ELEMENTS_MAX)]
+        assert any(repr(replaced) in row.value or row.value == replaced for row in rows)
+
+
+def _named(name: str) -> MetadataRequest.MetadataRequestTopic:
+    return MetadataRequest.MetadataRequestTopic(name=name)
+
+
+def test_records_and_responses_must_be_utf8() -> None:
+    """They are ours, or of a broker: what is not UTF-8 in them is damage."""
+    for cls, version, message in (
+        (TopicRecord, 0, TopicRecord(name="xxxx")),
+        (MetadataResponse, 9, MetadataResponse(cluster_id="xxxx")),
+    ):
+        with pytest.raises(ProtocolError, match="not UTF-8"):
+            decode(cls, version, encode_bytes(message, version).replace(b"xxxx", b"caf\xe9"))
 
 
 def test_the_usual_limit_on_elements_is_the_default_of_its_setting() -> None:

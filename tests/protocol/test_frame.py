@@ -107,6 +107,14 @@ def test_an_unknown_api_or_version_is_a_value() -> None:
     assert read_request(struct.pack(">hhi", 4711, 0, 5)) == Unsupported(4711, 0, 5, None)
 
 
+def test_a_client_id_that_is_not_utf8_is_read_with_replacement_characters() -> None:
+    frame = struct.pack(">hhih", 18, 0, 5, 5) + b"caf\xe9!"
+    for form in (frame, bytearray(frame), memoryview(frame)):
+        request = read_request(form)
+        assert isinstance(request, Request)
+        assert request.client_id == "caf\N{REPLACEMENT CHARACTER}!"
+
+
 @pytest.mark.parametrize(
     ("frame", "error"),
     [
@@ -117,7 +125,10 @@ def test_an_unknown_api_or_version_is_a_value() -> None:
             struct.pack(">hhih", 3, 1, 5, 99) + b"abc",
             "header of Metadata v1 at byte 10: the client id is longer than the frame",
         ),
-        (struct.pack(">hhih", 3, 1, 5, 1) + b"\xff", "header of Metadata v1 at byte 10: the client id is not UTF-8"),
+        (
+            struct.pack(">hhih", 3, 1, 5, 10_923) + b"\xff" * 10_923,
+            "header of Metadata v1 at byte 10: the client id is not UTF-8, and too long",
+        ),
         (struct.pack(">hhih", 3, 9, 5, -1), "header of Metadata v9 at byte 10: the tagged fields can't be read"),
         (
             struct.pack(">hhih", 3, 9, 5, -1) + b"\xff" * 8,

@@ -1,5 +1,6 @@
 """Whatever the bytes: one error type, a bounded number of elements, bounded memory, time in proportion to the bytes."""
 
+import struct
 import sys
 from collections.abc import Iterator
 from random import Random
@@ -16,6 +17,7 @@ from headrace.protocol.messages import (
     HeartbeatRequest,
     MetadataRequest,
     ProduceRequest,
+    TopicRecord,
 )
 from headrace.protocol.shape import NEVER, Field, Struct
 from headrace.protocol.wire import join_tags
@@ -46,7 +48,14 @@ def test_damaged_at_random(seed: int) -> None:
         (HeartbeatRequest, 0, b"\xff\xff", "group_id at byte 2: null, but this string can't be"),
         (HeartbeatRequest, 4, b"\x03a", "group_id at byte 1: 2 bytes are needed, and 1 are left"),
         (HeartbeatRequest, 4, b"\x00", "group_id at byte 1: null, but this string can't be"),
-        (HeartbeatRequest, 4, b"\x03\xff\xfe", "group_id at byte 1: a string that is not UTF-8 (invalid start byte)"),
+        (HeartbeatRequest, 4, b"\x03\xff\xfe", "generation_id at byte 3: 4 bytes are needed, and 0 are left"),
+        (TopicRecord, 0, b"\x03\xff\xfe", "name at byte 1: a string that is not UTF-8 (invalid start byte)"),
+        (
+            HeartbeatRequest,
+            0,
+            struct.pack(">h", 10_923) + b"\xff" * 10_923,
+            "group_id at byte 2: a string that is not UTF-8, and too long with replacement characters",
+        ),
         (HeartbeatRequest, 4, b"\xff" * 9, "group_id at byte 0: a varint that is longer than 32 bits"),
         (HeartbeatRequest, 4, b"\x80", "group_id at byte 0: the bytes end inside a varint"),
         (MetadataRequest, 0, b"\xff\xff\xff\xff", "topics at byte 4: null, but this array can't be"),

@@ -57,7 +57,7 @@ def decode_at(
     try:
         decoded: tuple[M, int] = decoder(data, position, len(data), elements_max)
     except _DECODE_FAULTS as fault:
-        raise _unreadable(message, version, data, position, elements_max, fault) from None
+        return _decode_again(message, version, data, position, elements_max, fault)
     return decoded
 
 
@@ -71,23 +71,34 @@ def decode(message: type[M], version: int, data: bytes | bytearray | memoryview,
     try:
         decoded, end = decoder(data, 0, size, elements_max)
     except _DECODE_FAULTS as fault:
-        raise _unreadable(message, version, data, 0, elements_max, fault) from None
+        decoded, end = _decode_again(message, version, data, 0, elements_max, fault)
     if end != size:
         raise ProtocolError(f"{message.__name__} v{version} ends at byte {end}, but {size - end} bytes follow it")
     return cast("M", decoded)
 
 
-def _unreadable(
-    message: type[Message],
+_replacing_decoders: Final[dict[tuple[type[Message], int], Any]] = {}
+
+
+def _decode_again(
+    message: type[M],
     version: int,
     data: bytes | bytearray | memoryview,
     position: int,
     elements_max: int,
     fault: Exception,
-) -> ProtocolError:
+) -> tuple[M, int]:
+    """A request may have strings that are not UTF-8, which are rare enough to be read twice. Else, what is wrong."""
+    if fault.__class__ is UnicodeDecodeError and message.shape.is_request:
+        decoder = _replacing_decoders.get((message, version)) or _new_replacing_decoder(message, version)
+        try:
+            decoded: tuple[M, int] = decoder(data, position, len(data), elements_max)
+            return decoded
+        except _DECODE_FAULTS as found:
+            fault = found
     from headrace.protocol.explain import decode_error
 
-    return decode_error(message, version, memoryview(data), position, elements_max, fault)
+    raise decode_error(message, version, memoryview(data), position, elements_max, fault) from None
 
 
 # The compiler is loaded with the first message that needs it: a process that only imports us must start at once.
@@ -109,6 +120,13 @@ def _new_decoder(message: type[Message], version: int) -> tuple[Any, Any]:
     reads = memoryview if has_records(message.shape.body, version) else bytes
     made = message.decoders[version] = compile_decoder(message, version), reads
     return made
+
+
+def _new_replacing_decoder(message: type[Message], version: int) -> Any:
+    from headrace.protocol.compiler import compile_replacing_decoder
+
+    decoder = _replacing_decoders[message, version] = compile_replacing_decoder(message, version)
+    return decoder
 
 
 def _check_version(message: type[Message], version: int) -> None:

@@ -50,6 +50,12 @@ def compile_decoder(message: type[Message], version: int) -> Decoder:
     return decoder
 
 
+def compile_replacing_decoder(message: type[Message], version: int) -> Decoder:
+    """One that puts replacement characters where a string is not UTF-8, and is slower for it."""
+    decoder: Decoder = _DecoderSource(message, version, is_replacing=True).compile()
+    return decoder
+
+
 def sources(message: type[Message], version: int) -> tuple[Source, Source]:
     """What its encoder and its decoder are compiled from."""
     return _EncoderSource(message, version), _DecoderSource(message, version)
@@ -338,9 +344,11 @@ class _EncoderSource(Source):
 class _DecoderSource(Source):
     function = "decode"
 
-    def __init__(self, message: type[Message], version: int) -> None:
+    def __init__(self, message: type[Message], version: int, *, is_replacing: bool = False) -> None:
         super().__init__(message, version)
+        self.is_replacing = is_replacing
         self.scope |= {
+            "replacing": wire.read_replacing,
             "new": object.__new__,
             "uvarint": wire.read_uvarint,
             "uvarint_rest": wire.read_uvarint_rest,
@@ -454,7 +462,9 @@ class _DecoderSource(Source):
         with self.block("if not p <= q <= end:"):
             self.line("raise Malformed")
         piece = "b[p:q]"
-        if type_name == "string":
+        if type_name == "string" and self.is_replacing:
+            piece = f"replacing({piece})"
+        elif type_name == "string":
             piece += ".tobytes().decode()" if self.in_view else ".decode()"
         elif type_name == "bytes" and self.in_view:
             piece += ".tobytes()"

@@ -13,7 +13,7 @@ from headrace.errors import ProtocolError
 from headrace.protocol.compiler import FORMATS, field_size_min, size_min
 from headrace.protocol.message import Message, show
 from headrace.protocol.shape import NEVER, Field, Shape, Struct
-from headrace.protocol.wire import Malformed, read_uvarint
+from headrace.protocol.wire import Malformed, read_replacing, read_uvarint
 
 
 @dataclass(slots=True)
@@ -146,10 +146,13 @@ class _Reader:
         if type_name != "string":
             return taken
         try:
-            return bytes(taken).decode()
+            return read_replacing(taken) if self.shape.is_request else bytes(taken).decode()
         except UnicodeDecodeError as error:
             self.position -= length
             self.fail(f"a string that is not UTF-8 ({error.reason})")
+        except Malformed:
+            self.position -= length
+            self.fail("a string that is not UTF-8, and too long with replacement characters")
 
     def array(self, field: Field, depth: int, compact: bool) -> Iterator[Row]:
         start = self.position

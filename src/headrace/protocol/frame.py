@@ -15,7 +15,7 @@ from headrace.plain import plain
 from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
 from headrace.protocol.codec import ELEMENTS_MAX, decode_at, encode_into
 from headrace.protocol.message import Message
-from headrace.protocol.wire import Malformed, read_uvarint, skip_tags
+from headrace.protocol.wire import Malformed, read_replacing, read_uvarint, skip_tags
 
 Frame: TypeAlias = bytes | bytearray | memoryview
 Buffers: TypeAlias = list[Any]
@@ -90,12 +90,20 @@ def read_request(frame: Frame, elements_max: int = ELEMENTS_MAX) -> Request | Un
         try:
             client_id = str(frame[position:end], "utf-8")
         except UnicodeDecodeError:
-            raise ProtocolError(_header_error(api, version, position, "the client id is not UTF-8")) from None
+            client_id = _replacing(api, version, frame, position, end)
         position = end
     if version in api.request.shape.flexible:
         position = _skip_tags(api, version, frame, position)
     body, _ = decode_at(api.request, version, frame, position, elements_max)
     return Request(api, version, correlation_id, client_id, body)
+
+
+def _replacing(api: Api, version: int, frame: Frame, position: int, end: int) -> str:
+    """A client id that is not UTF-8, as in Latin-1: that is no reason to turn a client away."""
+    try:
+        return read_replacing(memoryview(frame)[position:end])
+    except Malformed:
+        raise ProtocolError(_header_error(api, version, position, "the client id is not UTF-8, and too long")) from None
 
 
 def _read_short_request(frame: Frame) -> Unsupported:

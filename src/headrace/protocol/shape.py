@@ -158,6 +158,10 @@ class Shape:
     body: Struct
     structs: dict[str, Struct]
 
+    @property
+    def is_request(self) -> bool:
+        return self.kind is Kind.API and self.name.endswith("Request")
+
     def is_flexible(self, version: int) -> bool:
         return version in self.flexible
 

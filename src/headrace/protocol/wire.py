@@ -14,6 +14,21 @@ class Malformed(Exception):
     """Compiled code found bytes that can't be right. Never leaves the codec, which then finds out where and what."""
 
 
+STRING_BYTES_MAX: Final = 0x7FFF
+"""As long as a string of the old encoding can be."""
+
+
+def read_replacing(taken: bytes | memoryview) -> str:
+    """A string of a request that is not UTF-8: Kafka answers it too, and some clients send Latin-1.
+
+    A replacement character takes three bytes for one. What could not be written again with them is not read.
+    """
+    text = str(taken, "utf-8", "replace")
+    if len(text.encode()) > max(STRING_BYTES_MAX, len(taken)):
+        raise Malformed
+    return text
+
+
 def uvarint(value: int) -> bytes:
     """An unsigned varint of at most 32 bits."""
     if value < 128:
