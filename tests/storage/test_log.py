@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 
 from headrace.config import CompressionType, LogConfig, TimestampType
@@ -101,6 +103,52 @@ def test_what_breaks_a_rule_of_the_topic_is_refused_with_kafkas_error() -> None:
     strict = new_log(SMALL.replace(message_timestamp_before_max_ms=1000))
     assert refusal(strict, batch(b"a", b"b", timestamps=[START_MS, START_MS - 1001])) is Error.INVALID_TIMESTAMP
     append(strict, batch(b"a", b"b", timestamps=[START_MS, START_MS - 1000]))
+
+
+RECORD = bytes([0, 0, 0, 2]) + b"k" + bytes([2]) + b"v" + bytes([0])
+UNREADABLE = {
+    "a length that is too great": bytes([2 * len(RECORD) + 2]) + RECORD,
+    "a length that is too small": bytes([2 * len(RECORD) - 2]) + RECORD,
+    "a length below 0": bytes([1]) + RECORD,
+    "a key that is too long": bytes([2 * len(RECORD), 0, 0, 0, 90]) + RECORD[4:],
+    "a key of length -2": bytes([2 * len(RECORD), 0, 0, 0, 3]) + RECORD[4:],
+    "headers below 0": bytes([2 * len(RECORD)]) + RECORD[:-1] + bytes([1]),
+    "headers that are not there": bytes([2 * len(RECORD)]) + RECORD[:-1] + bytes([6]),
+    "a header without a name": bytes([2 * len(RECORD) + 4]) + RECORD[:-1] + bytes([2, 1, 1]),
+    "a byte after the record": bytes([2 * len(RECORD)]) + RECORD + bytes(1),
+    "an offset of ten bytes": bytes([2 * len(RECORD) + 18, 0, 0]) + b"\x80" * 9 + bytes(1) + RECORD[3:],
+}
+OPENED = {
+    "compacted": SMALL.replace(cleanup_policy=("compact",)),
+    "old timestamps": SMALL.replace(message_timestamp_before_max_ms=1000),
+    "recompressed": SMALL.replace(compression_type=CompressionType.LZ4),
+}
+
+
+def batch_around(section: bytes, codec: int = 0) -> bytearray:
+    """A batch of one record, or of what is said to be one, with a header and a checksum that are right."""
+    content = bytearray(build([(b"k", b"v", (), START_MS)])[:61]) + section
+    content[8:12] = (len(content) - 12).to_bytes(4)
+    content[22] = codec
+    content[17:21] = crc32c(content[21:]).to_bytes(4)
+    return content
+
+
+@pytest.mark.parametrize("topic", OPENED)
+def test_what_can_not_be_read_inside_of_a_batch_is_refused_for_good(topic: str) -> None:
+    # CORRUPT_MESSAGE would be tried again until the producer's delivery.timeout.ms is over.
+    log = new_log(OPENED[topic])
+    append(log, batch_around(bytes([2 * len(RECORD)]) + RECORD))
+    for name, section in UNREADABLE.items():
+        assert refusal(log, batch_around(section)) is Error.INVALID_RECORD, name
+        assert refusal(log, batch_around(bytes(zlib.compress(section, wbits=31)), 1)) is Error.INVALID_RECORD, name
+    for codec in (Compression.GZIP, Compression.SNAPPY, Compression.ZSTD):
+        assert refusal(log, batch_around(b"can't be decompressed", codec)) is Error.INVALID_RECORD
+    small = new_log(OPENED[topic], options=LogOptions(decompressed_bytes_max=100))
+    assert refusal(small, batch(bytes(1000), compression=Compression.GZIP)) is Error.INVALID_RECORD
+    spoilt = batch(b"abc", compression=Compression.GZIP)
+    spoilt[-3] ^= 1
+    assert refusal(log, spoilt) is Error.CORRUPT_MESSAGE
 
 
 def test_what_is_no_sound_batch_is_refused() -> None:

@@ -178,7 +178,8 @@ class LeaderRules:
                 self.record_rules.check(batch, found, now_ms)
                 rewritten.append(self._recompress(batch, found) if self._needs_recompression(batch) else batch)
             except ProtocolError as error:
-                raise Refused(Error.CORRUPT_MESSAGE, str(error)) from error
+                # Its checksum was right: it came as it was sent, and the same bytes again would be no better.
+                raise Refused(Error.INVALID_RECORD, str(error)) from error
         if all(new is old for new, old in zip(rewritten, batches, strict=True)):
             return records, batches
         content = memoryview(bytearray(b"".join(batch.view for batch in rewritten)))
