@@ -13,7 +13,7 @@ from headrace.broker import loggers
 from headrace.config import TOPIC as TOPIC_SETTINGS
 from headrace.config import broker_settings
 from headrace.config.node import ALIASES
-from headrace.errors import Error
+from headrace.errors import Error, Refused
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.testing.disk import FaultyDisk
@@ -459,6 +459,21 @@ def test_levels_of_loggers_change_at_once_and_are_forgotten() -> None:
         root.setLevel(before)
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("broker.configz", "did you mean broker.configs?"),
+        ("headrace.broker.configz", "did you mean headrace.broker.configs?"),
+        ("xyz", "describe the loggers to see them."),
+    ],
+)
+def test_a_logger_that_is_not_there_is_told_with_the_nearest(name: str, expected: str) -> None:
+    logging.getLogger("headrace.broker.configs")
+    with pytest.raises(Refused, match=f"There is no logger {name}; ") as refused:
+        loggers.check_level(name, "DEBUG")
+    assert refused.value.text.endswith(expected)
+
+
 def test_what_is_no_logger_is_refused_without_importing_what_would_be_above_it() -> None:
     program = """
 import sys
@@ -473,7 +488,7 @@ for name in ("cli.group.nothing", "client.nothing", "broker.offsets.nothing", ""
     except Refused:
         continue
     print(name, "is taken for one")
-print(*set(sys.modules) - before)
+print(*(name for name in set(sys.modules) - before if name.startswith("headrace")))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -161,7 +161,7 @@ def test_a_group_remembers_how_far_it_is(cli: Cli, orders: str, protocol: str) -
         (["--template", "{nothing}"], "asks for 'nothing'"),
         (["--template", "x", "--format", "hex"], "leave out --format"),
         (["--json", "--format", "hex"], "leave the other one out"),
-        (["--format", "xml"], "'xml' is not one of"),
+        (["--format", "xml"], "--format must be one of "),
         (["--parse"], "--parse is for --format json"),
         (["--format", "json", "-K", ":"], "has keys of its own"),
         (["--last", "5", "--from", "end"], "leave out --from"),

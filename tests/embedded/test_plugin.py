@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 PROJECT = """
@@ -63,6 +65,27 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("headrace_partitions = no", "headrace_partitions is 'no'; write a whole number from 1 on, as in 3."),
+        ("headrace_partitions = 0", "headrace_partitions is '0'; write a whole number from 1 on, as in 3."),
+        (
+            "headrace_settings = num.partitions",
+            "headrace_settings has the line 'num.partitions'; write NAME=VALUE, as in num.partitions=4.",
+        ),
+    ],
+)
+def test_a_setting_that_can_not_be_is_one_sentence(tmp_path: Path, line: str, said: str) -> None:
+    (tmp_path / "pytest.ini").write_text(f"[pytest]\n{line}\n")
+    (tmp_path / "test_it.py").write_text("def test_it(headrace_topic): pass\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=600)
+    assert said in done.stdout.splitlines(), done.stdout + done.stderr
+    assert "Traceback" not in done.stdout
+    assert "Error:" not in done.stdout
 
 
 def test_the_plugin_works_from_the_wheel_in_an_empty_environment(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 from weakref import WeakValueDictionary
 
 import headrace
+from headrace.config.setting import nearest
 from headrace.errors import Error, Refused
 
 ROOT: Final = "root"
@@ -47,7 +48,7 @@ def levels() -> dict[str, str]:
 def check_level(name: str, level: str | None) -> None:
     """Refuses a level that there is not, or a logger. A level of None is none of its own."""
     if _full_name(name) is None:
-        raise Refused(Error.INVALID_CONFIG, f"There is no logger {name}; describe the loggers to see them.")
+        raise Refused(Error.INVALID_CONFIG, f"There is no logger {name}; {_hint(name)}")
     if level is None:
         if name == ROOT:
             raise Refused(Error.INVALID_REQUEST, "The root logger must have a level; set another one.")
@@ -81,6 +82,13 @@ def _full_name(name: str) -> str | None:
     full_name = name if name.startswith(f"{PACKAGE}.") else f"{PACKAGE}.{name}"
     is_there = full_name in logging.root.manager.loggerDict or _is_module(full_name)
     return full_name if is_there else None
+
+
+def _hint(name: str) -> str:
+    """The one that was meant, perhaps, with or without the package as the given one has it."""
+    package = "" if name.startswith(f"{PACKAGE}.") else f"{PACKAGE}."
+    near = nearest(name, [ROOT, *(known.removeprefix(package) for known in _names())])
+    return f"did you mean {near}?" if near else "describe the loggers to see them."
 
 
 def _is_module(full_name: str) -> bool:

@@ -74,7 +74,12 @@ def produce(
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header of every record; may be repeated."),
+        typer.Option(
+            "--header",
+            "-H",
+            metavar="NAME=VALUE",
+            help="A header of every record; NAME alone has a null value. Repeatable.",
+        ),
     ] = None,
     partition: Annotated[
         int | None,

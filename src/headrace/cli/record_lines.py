@@ -48,6 +48,14 @@ class BadLine(ValueError):
     """What is wrong with a line, without where it stands."""
 
 
+def _refuse_constant(name: str) -> Any:
+    raise BadLine(f"{name} is no JSON, though Python takes it for a number")
+
+
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
 class LineReader:
     """How a line becomes a record, as the options say. What a line says itself counts before what they say."""
 
@@ -100,7 +108,7 @@ class LineReader:
 
     def _json(self, line: bytes) -> NewRecord:
         try:
-            given = json.loads(line)
+            given = _DECODER.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
         except json.JSONDecodeError as error:
             raise BadLine(f"it is no JSON ({error.msg.lower()} at character {error.pos + 1})") from None
         except (UnicodeDecodeError, RecursionError):
@@ -158,11 +166,12 @@ def _bytes(found: Any) -> bytes | None:
     """A text as it is, null as none, anything else as JSON."""
     if found is None:
         return None
-    text = found if isinstance(found, str) else json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     try:
-        return text.encode()
+        return (found if isinstance(found, str) else _ENCODER.encode(found)).encode()
     except UnicodeEncodeError:
         raise BadLine("it has half a character (a lone surrogate), which is no UTF-8") from None
+    except ValueError:
+        raise BadLine("it has a number beyond 1.8e308, for which there is no JSON") from None
 
 
 def _headers(given: Any) -> tuple[Header, ...]:

@@ -43,13 +43,20 @@ def headrace_topic(headrace_cluster: Cluster, request: pytest.FixtureRequest) ->
     from headrace.testing.cluster import topic_name
 
     name = topic_name(request.node.name)
-    headrace_cluster.create_topic(name, partitions=int(request.config.getini("headrace_partitions")))
+    headrace_cluster.create_topic(name, partitions=_partitions(request.config.getini("headrace_partitions")))
     yield name
     headrace_cluster.delete_topic(name)
+
+
+def _partitions(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text)):
+        pytest.fail(f"headrace_partitions is {text!r}; write a whole number from 1 on, as in 3.", pytrace=False)
+    return int(text)
 
 
 def _setting(line: str) -> tuple[str, str]:
     name, separator, value = line.partition("=")
     if not separator:
-        raise pytest.UsageError(f"headrace_settings has the line {line!r}; write NAME=VALUE, as in num.partitions=4.")
+        said = f"headrace_settings has the line {line!r}; write NAME=VALUE, as in num.partitions=4."
+        pytest.fail(said, pytrace=False)
     return name.strip(), value.strip()
