@@ -221,22 +221,31 @@ def test_other_acks_are_refused(acks: int) -> None:
 @pytest.mark.parametrize("acks", [1, -1])
 def test_what_is_wrong_with_a_batch_is_told_and_nothing_is_appended(acks: int) -> None:
     host, producer = client(max_message_bytes="300", segment_bytes="1048576")
+    producer.send(request_of(batch(b"before", producer_id=5, producer_epoch=1, base_sequence=0), acks))
+    host.drain()
+    host.partition().log.delete_before(1)
     damaged = batch(b"damaged")
     damaged[-1] ^= 1
-    wrong: list[tuple[bytes | bytearray | None, Error]] = [
-        (None, Error.INVALID_RECORD),
-        (b"", Error.INVALID_RECORD),
-        (batch(b"a") + batch(b"b"), Error.INVALID_RECORD),
-        (damaged, Error.CORRUPT_MESSAGE),
-        (batch(b"x" * 400), Error.MESSAGE_TOO_LARGE),
-        (batch(b"a", timestamps=[START_MS + 10**9]), Error.INVALID_TIMESTAMP),
-        (batch(b"a", producer_id=5, producer_epoch=0, base_sequence=-1), Error.INVALID_RECORD),
+    # Kafka tells where the log starts when the log has refused, and not before that or when the bytes are no batch.
+    wrong: list[tuple[bytes | bytearray | None, Error, int]] = [
+        (None, Error.INVALID_RECORD, -1),
+        (b"", Error.INVALID_RECORD, -1),
+        (batch(b"a") + batch(b"b"), Error.INVALID_RECORD, -1),
+        (batch(b"a")[:-1], Error.INVALID_RECORD, -1),
+        (batch(b"a")[:40], Error.INVALID_RECORD, -1),
+        (damaged, Error.CORRUPT_MESSAGE, -1),
+        (batch(b"x" * 400), Error.MESSAGE_TOO_LARGE, -1),
+        (batch(b"a", timestamps=[START_MS + 10**9]), Error.INVALID_TIMESTAMP, 1),
+        (batch(b"a", producer_id=5, producer_epoch=1, base_sequence=-1), Error.INVALID_RECORD, 1),
+        (batch(b"a", producer_id=5, producer_epoch=1, base_sequence=7), Error.OUT_OF_ORDER_SEQUENCE_NUMBER, 1),
+        (batch(b"a", producer_id=5, producer_epoch=0, base_sequence=1), Error.INVALID_PRODUCER_EPOCH, 1),
+        (batch(b"a", control=True), Error.INVALID_RECORD, 1),
     ]
-    for content, error in wrong:
+    for content, error, log_start_offset in wrong:
         answer = producer.one(content, acks)
-        assert (Error(answer.error_code), answer.base_offset, answer.log_start_offset) == (error, -1, -1)
+        assert (Error(answer.error_code), answer.base_offset, answer.log_start_offset) == (error, -1, log_start_offset)
         assert answer.error_message
-    assert host.partition().log_end_offset == 0
+    assert host.partition().log_end_offset == 1
     assert producer.one(batch(b"fine")).error_message is None
 
 

@@ -20,6 +20,7 @@ from headrace.metadata.names import INTERNAL
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.batch import MAGIC, TRANSACTIONAL_BIT
+from headrace.protocol.batch_admission import RefusedBytes
 from headrace.protocol.frame import Request
 from headrace.protocol.record_admission import RefusedRecords
 from headrace.replica.manager import Replicas
@@ -37,6 +38,16 @@ LEADERS_SINCE: Final = 10
 """From this version on, who asked the wrong broker is told the right one (KIP-951)."""
 TOPIC_IDS_SINCE: Final = 13
 SPARE_REPLIES_MAX: Final = 1000
+OF_LOG: Final = frozenset(
+    (
+        Error.INVALID_PRODUCER_EPOCH,
+        Error.INVALID_RECORD,
+        Error.INVALID_TIMESTAMP,
+        Error.INVALID_TXN_STATE,
+        Error.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    )
+)
+"""The errors with which Kafka tells where the log starts: those of a log that has looked at a sound batch."""
 
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22  # the lower byte
@@ -108,6 +119,7 @@ class Produce:
         """Appends or holds one partition's batch, and fills its part of the reply in; False when it is refused."""
         version, acks = request.version, request.body.acks
         answer.index = data.index
+        partition: Partition | None = None
         try:
             partition = self._find(topic, data, acks, version)
             records: Any = data.records
@@ -125,7 +137,7 @@ class Produce:
                 return True
             appended = partition.append(records, acks, now_ms, version)
         except Refused as refused:
-            self._refuse(refused, topic.name, topic.topic_id, answer, reply, version, connection)
+            self._refuse(refused, topic.name, topic.topic_id, partition, answer, reply, version, connection)
             return False
         self._appended(partition, appended, answer, acks, waiting)
         return True
@@ -194,7 +206,9 @@ class Produce:
             records = memoryview(bytearray(held.records))
             appended = partition.append(records, acks, now_ms, version, held.prepared)
         except Refused as refused:
-            self._refuse(refused, partition.topic, partition.topic_id, held.answer, reply, version, connection)
+            self._refuse(
+                refused, partition.topic, partition.topic_id, partition, held.answer, reply, version, connection
+            )
             return False
         self._appended(partition, appended, held.answer, acks, waiting)
         return True
@@ -217,6 +231,7 @@ class Produce:
         refused: Refused,
         topic: str,
         topic_id: bytes,
+        partition: Partition | None,
         answer: Answer,
         reply: m.ProduceResponse,
         version: int,
@@ -228,6 +243,8 @@ class Produce:
         answer.error_code = refused.error
         answer.error_message = refused.text
         answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        if partition is not None and refused.error in OF_LOG and not isinstance(refused, RefusedBytes):
+            answer.log_start_offset = partition.log_start_offset
         if isinstance(refused, RefusedRecords):
             answer.record_errors = [
                 m.ProduceResponse.BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=why)

@@ -21,7 +21,7 @@ from headrace.protocol.batch import (
 )
 from headrace.protocol.compression import Compression
 
-__all__ = ["admit"]
+__all__ = ["RefusedBytes", "admit"]
 
 _MAGIC_AT: Final = 16
 RECORD_SIZE_BYTES_MIN: Final = 7
@@ -30,13 +30,19 @@ _ZSTD_SINCE_VERSION: Final = 7  # of Produce (KIP-110)
 _FORBIDDEN_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 
 
+class RefusedBytes(Refused):
+    """What came is not one whole batch of format 2, which Kafka finds before it asks any log."""
+
+
 def admit(records: memoryview | None, version: int) -> Batch:
     """The one batch of a partition's produce in this version of Produce, checked; or Refused, with Kafka's error code.
 
     The batch is not changed: the log assigns its offsets.
     """
     if records is None or not records:
-        raise Refused(Error.INVALID_RECORD, "A produce request must have a record batch for each of its partitions.")
+        raise RefusedBytes(
+            Error.INVALID_RECORD, "A produce request must have a record batch for each of its partitions."
+        )
     try:
         batch = Batch(records)
     except ProtocolError as error:
@@ -78,19 +84,19 @@ def admit(records: memoryview | None, version: int) -> Batch:
 
 def _unreadable(records: memoryview, error: ProtocolError) -> Refused:
     if len(records) > _MAGIC_AT and records[_MAGIC_AT] in (0, 1):
-        return Refused(
+        return RefusedBytes(
             Error.INVALID_RECORD,
             f"Records of format {records[_MAGIC_AT]} can't be produced; only format 2 is accepted.",
         )
     if len(records) < HEADER_SIZE_BYTES:
-        return Refused(Error.INVALID_RECORD, str(error))
-    return Refused(Error.CORRUPT_MESSAGE, str(error))
+        return RefusedBytes(Error.INVALID_RECORD, str(error))
+    return RefusedBytes(Error.CORRUPT_MESSAGE, str(error))
 
 
 def _not_one_batch(batch: Batch, records: memoryview) -> Refused:
     """The length says another end than the bytes: a batch is missing in part, others follow, or the length lies."""
     if not batch.is_whole:
-        return Refused(
+        return RefusedBytes(
             Error.INVALID_RECORD, f"The batch says that it is {batch.size_bytes} bytes long, and {len(records)} came."
         )
     try:
@@ -98,8 +104,10 @@ def _not_one_batch(batch: Batch, records: memoryview) -> Refused:
     except ProtocolError:
         follows = False
     if follows:
-        return Refused(Error.INVALID_RECORD, "A produce request has one batch a partition, and more than one came.")
-    return Refused(
+        return RefusedBytes(
+            Error.INVALID_RECORD, "A produce request has one batch a partition, and more than one came."
+        )
+    return RefusedBytes(
         Error.CORRUPT_MESSAGE,
         f"The batch says that it is {batch.size_bytes} bytes long, and {len(records)} bytes came that are no batches.",
     )
