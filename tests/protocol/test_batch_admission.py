@@ -124,8 +124,9 @@ def test_offsets_that_are_not_dense(delta: int) -> None:
     assert refusal(patched(">i", 23, delta)) is Error.INVALID_RECORD
 
 
-def test_the_base_offset_of_a_producer_does_not_matter_because_the_log_assigns_it() -> None:
-    assert admit(memoryview(produced(base_offset=1)), 9).base_offset == 1
+@pytest.mark.parametrize("base_offset", [1, -1, 2**62, -(2**63)])
+def test_offsets_that_do_not_begin_at_0(base_offset: int) -> None:
+    assert refusal(patched(">q", 0, base_offset)) is Error.INVALID_RECORD
 
 
 def test_zstd_needs_version_7_of_produce() -> None:

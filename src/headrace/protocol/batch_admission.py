@@ -68,11 +68,11 @@ def admit(records: memoryview | None, version: int) -> Batch:
             f"A produced batch of {batch.size_bytes} bytes says that it has {batch.record_count} records, "
             "which it can't hold.",
         )
-    if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1:
+    if batch.record_count <= 0 or batch.last_offset_delta != batch.record_count - 1 or batch.base_offset:
         raise Refused(
             Error.INVALID_RECORD,
-            f"A produced batch says that it has {batch.record_count} records and a last offset of "
-            f"{batch.last_offset_delta}; offsets must count the records from 0.",
+            f"A produced batch says that it has {batch.record_count} records and offsets from {batch.base_offset} to "
+            f"{batch.last_offset}; offsets must count the records from 0.",
         )
     if batch.producer_id > NO_PRODUCER:
         if batch.base_sequence < 0 or batch.producer_epoch < 0:
