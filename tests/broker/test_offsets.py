@@ -135,9 +135,43 @@ def test_a_wrong_partition_topic_or_epoch_is_told(host: Host, client: Client) ->
     assert refusal(client, asked(LATEST)) == Error.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_partition_that_is_asked_for_twice_is_refused_and_others_are_not(client: Client) -> None:
+def test_a_partition_that_is_asked_for_twice_is_refused_once_and_others_are_not(client: Client) -> None:
     (topic,) = send(client, asked(LATEST), asked(EARLIEST), asked(LATEST, 1)).take().topics
-    assert [found.error_code for found in topic.partitions] == [Error.INVALID_REQUEST, Error.INVALID_REQUEST, 0]
+    found = [(one.partition_index, one.error_code) for one in topic.partitions]
+    assert found == [(0, Error.INVALID_REQUEST), (1, 0)]
+
+
+def test_a_topic_that_stands_in_a_request_twice_is_answered_once(client: Client) -> None:
+    kind = m.ListOffsetsRequest.ListOffsetsTopic
+    topics = [kind(name="t", partitions=[asked(LATEST, index) for index in indexes]) for indexes in ((0,), (), (1, 0))]
+    request = m.ListOffsetsRequest(topics=topics, replica_id=-1)
+    (topic,) = client.send(client.offsets.list, request, 11).take().topics
+    found = [(one.partition_index, one.error_code) for one in topic.partitions]
+    assert found == [(0, Error.INVALID_REQUEST), (1, 0)]
+
+
+@pytest.mark.parametrize("compression", [Compression.NONE, Compression.GZIP])
+def test_without_any_timestamp_the_first_record_is_the_latest(
+    host: Host, client: Client, compression: Compression
+) -> None:
+    assert ask(client, MAX_TIMESTAMP) == (-1, -1, -1)
+    for _ in range(3):
+        append(host, b"a", b"b", timestamps=[-1, -1], compression=compression)
+    assert ask(client, MAX_TIMESTAMP) == (-1, 0, 0)
+    for start in (1, 4, 5):
+        host.partition().log.delete_before(start)
+        assert ask(client, MAX_TIMESTAMP) == (-1, start, 0)
+    host.partition().log.delete_before(6)
+    assert ask(client, MAX_TIMESTAMP) == (-1, -1, -1)
+
+
+def test_when_all_that_had_a_timestamp_was_deleted_the_first_of_the_rest_is_the_latest(
+    host: Host, client: Client
+) -> None:
+    append(host, b"a")
+    append(host, b"b", b"c", timestamps=[-1, -1])
+    host.partition().log.delete_before(1)
+    assert ask(client, MAX_TIMESTAMP) == (-1, 1, 0)
 
 
 def test_records_that_can_not_be_read_are_corrupt_and_no_news_for_the_operator(

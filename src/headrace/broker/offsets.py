@@ -118,7 +118,6 @@ class Listing:
         "_offsets",
         "_questions",
         "_slot",
-        "_topics",
         "_twice",
         "_version",
         "_warmings",
@@ -133,10 +132,12 @@ class Listing:
         self._is_client = body.replica_id == CONSUMER
         self._must_lead = body.replica_id != DEBUGGING_CONSUMER
         self._is_committed = body.isolation_level == READ_COMMITTED
-        self._topics = body.topics
-        self._questions = [(topic.name, asked) for topic in body.topics for asked in topic.partitions]
-        counts = Counter((name, asked.partition_index) for name, asked in self._questions)
+        questions = [(topic.name, asked) for topic in body.topics for asked in topic.partitions]
+        counts = Counter((name, asked.partition_index) for name, asked in questions)
         self._twice = {key for key, count in counts.items() if count > 1}
+        # Who asks for a partition twice is told so once, as by Kafka.
+        one_each = {(name, asked.partition_index): (name, asked) for name, asked in questions} if self._twice else None
+        self._questions = questions if one_each is None else [*one_each.values()]
         self._answers: list[PartitionResponse] = []
         self._slot: Slot | None = None
         self._warmings = 0
@@ -156,15 +157,11 @@ class Listing:
             self._take_slot()
             asyncio.get_running_loop().call_soon(self._go_on)
             return None
-        answers = iter(self._answers)
-        return m.ListOffsetsResponse(
-            topics=[
-                m.ListOffsetsResponse.ListOffsetsTopicResponse(
-                    name=topic.name, partitions=[next(answers) for _ in topic.partitions]
-                )
-                for topic in self._topics
-            ]
-        )
+        by_topic: dict[str, list[PartitionResponse]] = {}
+        for (topic, _), answer in zip(self._questions, self._answers, strict=True):
+            by_topic.setdefault(topic, []).append(answer)
+        kind = m.ListOffsetsResponse.ListOffsetsTopicResponse
+        return m.ListOffsetsResponse(topics=[kind(name=name, partitions=found) for name, found in by_topic.items()])
 
     def _warmed(self, result: None, error: BaseException | None) -> None:
         # What failed for the worker fails again here, where it is known which partition it is about.

@@ -144,11 +144,11 @@ def by_timestamp(log: Log, timestamp: int) -> Stamped | None:
 
 
 def latest(log: Log) -> Stamped | None:
-    """The first record with the largest timestamp; None in a log without timestamps."""
+    """The first record with the largest timestamp, which is the first of all in a log without timestamps."""
     segment = log.segments.latest()
     largest = segment.max_timestamp[0]
     if largest < 0:
-        return None
+        return _first(log)
     found = lookup.latest(segment, log.options.decompressed_bytes_max)
     if found is None or found.timestamp < largest or found.offset < log.log_start_offset:
         return _latest_from_start(log)
@@ -158,11 +158,22 @@ def latest(log: Log) -> Stamped | None:
 def _latest_from_start(log: Log) -> Stamped | None:
     """The same when the newest were before the log's start, and are still in its first segment, or were compacted."""
     best: Stamped | None = None
-    first = max(0, log.segments.number_at(log.log_start_offset))
-    for segment in log.segments[first:]:
+    for segment in _segments_from_start(log):
         found = lookup.latest(segment, log.options.decompressed_bytes_max)
         if found is not None and found.offset < log.log_start_offset:
             found = lookup.latest_from(segment, log.log_start_offset, log.options.decompressed_bytes_max)
         if found is not None and (best is None or found.timestamp > best.timestamp):
             best = found
-    return best
+    return best or _first(log)
+
+
+def _first(log: Log) -> Stamped | None:
+    for segment in _segments_from_start(log):
+        found = lookup.first_from(segment, log.log_start_offset, log.options.decompressed_bytes_max)
+        if found is not None:
+            return found
+    return None
+
+
+def _segments_from_start(log: Log) -> list[Segment]:
+    return log.segments[max(0, log.segments.number_at(log.log_start_offset)) :]

@@ -481,7 +481,7 @@ class Log:
         return fetch.by_timestamp(self, timestamp)
 
     def latest(self) -> Stamped | None:
-        """The first record with the largest timestamp; None in a log without timestamps."""
+        """The first record with the largest timestamp, which is the first of all in a log without timestamps."""
         return fetch.latest(self)
 
     # -------------------------------------------------------------------------------------------------- getting shorter

@@ -184,6 +184,17 @@ def latest_from(segment: Segment, start_offset: int, decompressed_bytes_max: int
     return None if best is None or best.timestamp < 0 else best
 
 
+def first_from(segment: Segment, start_offset: int, decompressed_bytes_max: int) -> Stamped | None:
+    """The first record from an offset on."""
+    for position, header in headers(segment, segment.offset_index.lookup(start_offset)[1]):
+        if header.last_offset >= start_offset:
+            batch = read_batch(segment, position, header.size_bytes)
+            for record in records_of(batch, decompressed_bytes_max).decode():
+                if record.offset >= start_offset:
+                    return Stamped(record.timestamp, record.offset, header.partition_leader_epoch)
+    return None
+
+
 def _no_batch(segment: Segment, position: int) -> LogDamaged:
     return LogDamaged(segment.full_path(), position, segment.size_bytes, "no record batch begins there")
 
