@@ -165,7 +165,7 @@ def test_a_group_remembers_how_far_it_is(cli: Cli, orders: str, protocol: str) -
         (["--parse"], "--parse is for --format json"),
         (["--format", "json", "-K", ":"], "has keys of its own"),
         (["--last", "5", "--from", "end"], "leave out --from"),
-        (["--last", "0"], "greater than or equal to 1"),
+        (["--last", "0"], "must be at least 1, not"),
         (["--idle", "long"], "--idle long: write a time such as"),
         (["--no-commit"], "goes with --group"),
         (["--group", "g", "--partition", "1"], "shares out the partitions itself"),
