@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.cli import bench_load
 from headrace.cli.bench_plot import page
 from headrace.cli.bench_result import Result
 from headrace.cli.latencies import Latencies, bar, time_short
+from headrace.cli.progress import Bar
 from tests.cli.running import Cli
-from tests.cli.terminal import Terminal
+from tests.cli.terminal import Terminal, headrace
+from tests.compat.process import Process
 
 SHORT = ["--duration", "300ms", "--warmup", "0"]
 FEW = ["--records", "50", "--duration", "1m", "--warmup", "0"]
@@ -54,6 +59,11 @@ def test_a_page_needs_nothing_else() -> None:
     assert drawn.count("<svg") == 2
 
 
+def test_a_page_of_nothing_is_drawn() -> None:
+    drawn = page(Result("latency", {}, latencies={"acknowledged": Latencies()}))
+    assert drawn.count("<svg") == 1
+
+
 @pytest.mark.parametrize("what", ["produce", "latency"])
 def test_measured_with_a_topic_of_its_own_which_is_gone_afterwards(cli: Cli, what: str, tmp_path: Path) -> None:
     plot = tmp_path / "plot.html"
@@ -69,6 +79,12 @@ def test_measured_with_a_topic_of_its_own_which_is_gone_afterwards(cli: Cli, wha
     assert "<svg" in plot.read_text()
 
 
+@pytest.mark.parametrize("what", ["produce", "latency"])
+def test_no_record_is_sent_before_it_is_due(cli: Cli, what: str) -> None:
+    measured = cli.done("bench", what, *SHORT, "--rate", "300", "--acks", "0", "--linger", "0", "--json").json
+    assert measured["latency"]["acknowledged"]["min_ms"] >= 0
+
+
 def test_a_table_and_a_histogram(cli: Cli, topic: str) -> None:
     shown = cli.done("bench", "produce", "--topic", topic, *FEW, "-z", "lz4", "--record-size", "1KiB").out
     assert shown.startswith("bench produce\n")
@@ -82,6 +98,31 @@ def test_a_table_and_a_histogram(cli: Cli, topic: str) -> None:
 def test_reading_is_measured(cli: Cli, topic: str) -> None:
     assert cli.done("bench", "consume", "--topic", topic, "--json").json["records"] == 10
     assert cli.done("bench", "consume", "--records", "2000", "--json").json["records"] >= 2000
+
+
+def test_a_short_run_is_drawn_too(cli: Cli, topic: str, tmp_path: Path) -> None:
+    plot = tmp_path / "plot.html"
+    told = cli("bench", "consume", "--topic", topic, "--json", "--plot", str(plot)).json
+    assert told["series"]
+    assert sum(sample["records"] for sample in told["series"]) == 10
+    assert "Throughput by time" in plot.read_text()
+
+
+def test_samples_of_a_long_run_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = Result("consume", {})
+    now = 0.0
+    monkeypatch.setattr(bench_load, "time", SimpleNamespace(perf_counter=lambda: now))
+    watch = bench_load.Watch(bench_load.Load("t", 1, 1, 0, "all", "none", 60, None, None, 0), result, Bar("", None))
+    while not watch.is_over():
+        now += 1 / 64
+        result.records += 1
+    watch.stop()
+    ends = [end for end, _, _ in result.series]
+    assert ends == sorted(ends)
+    assert ends[-1] == 60
+    assert 60 <= len(ends) < 100
+    assert {records for _, _, records in result.rates()} == {64}
+    assert sum(records for _, records, _ in result.series) == result.records
 
 
 @pytest.mark.parametrize("what", ["produce", "latency", "consume"])
@@ -129,3 +170,20 @@ def test_wrong_use(cli: Cli, options: list[str], said: str) -> None:
 
 def test_a_topic_that_is_not_there(cli: Cli, topic: str) -> None:
     assert "did you mean" in cli.failed("bench", "produce", "--topic", f"{topic}x")
+
+
+@pytest.mark.skipif("HEADRACE_COMPAT_BOOTSTRAP" in os.environ, reason="it takes a folder from a node of ours")
+def test_a_topic_without_a_leader_is_told_at_once(tmp_path: Path) -> None:
+    node = Process(Path(f"{tmp_path}/one,{tmp_path}/two"))
+    node.start()
+    for topic in ("first", "second"):
+        assert headrace("topic", "create", topic, "--partitions", "1", "--bootstrap", node.bootstrap).returncode == 0
+    assert node.stop() == 0
+    (lost,) = (tmp_path / "two").glob("*-0")
+    node.data = tmp_path / "one"
+    node.start()
+    for what in ("produce", "consume", "latency"):
+        done = headrace("bench", what, "--topic", lost.name.removesuffix("-0"), "--bootstrap", node.bootstrap)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "has a leader" in done.stderr
+    assert node.stop() == 0

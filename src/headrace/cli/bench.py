@@ -301,7 +301,11 @@ async def _topic(client: Client, load: Load, partitions: int, replication: int |
         topics = await all_topics(client)
         if load.topic not in topics:
             raise unknown_topic(load.topic, topics)
-        return topics[load.topic]
+        info = topics[load.topic]
+        if all(partition.leader_id < 0 for partition in info.partitions.values()):
+            text = f"No partition of {load.topic} has a leader; `headrace cluster describe` tells what is wrong."
+            raise Refused(Error.LEADER_NOT_AVAILABLE, text)
+        return info
     configs = {"max.message.bytes": str(2 * load.record_bytes)} if load.record_bytes >= LARGE_RECORD_BYTES else {}
     copies = -1 if replication is None else replication
     await client.admin.create_topics([NewTopic(load.topic, partitions, copies, configs)])

@@ -26,6 +26,10 @@ TURN_RECORDS: Final = 50
 POLL_RECORDS: Final = 5000
 POLL_S: Final = 0.1
 DRAIN_S: Final = 10.0
+SAMPLE_MIN_S: Final = 1 / 16
+SAMPLE_MAX_S: Final = 1.0
+SAMPLES: Final = 40
+"""When there are so many, each two become one that is twice as long, until they are SAMPLE_MAX_S long."""
 BUFFER_BYTES: Final = 4 << 20
 
 
@@ -62,9 +66,9 @@ class Load:
 
 
 class Watch:
-    """Counts what is done, second by second, once the warm-up is over; and shows the bar."""
+    """Counts what is done, sample by sample, once the warm-up is over; and shows the bar."""
 
-    __slots__ = ("_bar", "_begun", "_load", "_mark", "_result", "_shown", "is_stopped", "is_warm")
+    __slots__ = ("_bar", "_begun", "_load", "_mark", "_result", "_sample_s", "_shown", "is_stopped", "is_warm")
 
     def __init__(self, load: Load, result: Result, bar: Bar) -> None:
         self._load = load
@@ -72,6 +76,7 @@ class Watch:
         self._bar = bar
         self._begun = time.perf_counter()
         self._mark = (0.0, 0, 0)
+        self._sample_s = SAMPLE_MIN_S
         self._shown = 0.0
         self.is_warm = load.warmup_s <= 0
         self.is_stopped = False
@@ -87,8 +92,8 @@ class Watch:
                 return False
             self.is_warm, self._begun, took = True, now, 0.0
         result = self._result
-        if took - self._mark[0] >= 1:
-            self.note(took)
+        if took - self._mark[0] >= self._sample_s:
+            self._note(took)
         load = self._load
         done = took / load.duration_s if load.duration_s else result.records / load.records if load.records else 0.0
         self._tell(
@@ -101,17 +106,22 @@ class Watch:
             return True
         return load.duration_s is not None and took >= load.duration_s
 
-    def note(self, took: float) -> None:
+    def _note(self, took: float) -> None:
         result, (_, records, size) = self._result, self._mark
-        result.series.append((took, result.records - records, result.bytes - size))
+        series = result.series
+        series.append((took, result.records - records, result.bytes - size))
         self._mark = (took, result.records, result.bytes)
+        if len(series) == SAMPLES and self._sample_s < SAMPLE_MAX_S:
+            twos = zip(series[::2], series[1::2], strict=True)
+            series[:] = [(end, one[1] + records, one[2] + size) for one, (end, records, size) in twos]
+            self._sample_s *= 2
 
     def stop(self) -> None:
         took, self.is_stopped = time.perf_counter() - self._begun, True
         if self.is_warm:
             self._result.seconds = took
-            if took - self._mark[0] >= 0.5 and self._result.series:
-                self.note(took)
+            if took - self._mark[0] >= self._sample_s / 2 or not self._result.series:
+                self._note(took)
 
     def _tell(self, now: float, done: float, text: str) -> None:
         if now - self._shown >= 0.1:
@@ -139,7 +149,7 @@ async def produce(client: Client, load: Load, result: Result, bar: Bar) -> None:
 
     async with _Stopping(result, watch):
         await _send(producer, load, watch, result, settled)
-    await producer.flush()
+    await _finish(producer, result)
 
 
 async def _send(
@@ -156,12 +166,17 @@ async def _send(
             due = time.perf_counter()
             if rate is not None:
                 due = begun + sent / rate
-                if (ahead := due - time.perf_counter()) > 0:
-                    await asyncio.sleep(ahead)
+                await _until(due)
             await _send_one(producer, load.topic, payloads[sent % PAYLOADS], settled(due, size, watch.is_warm))
             sent += 1
         if rate is None:
             await asyncio.sleep(0)
+
+
+async def _until(due: float) -> None:
+    """Not a moment sooner, where a loop counts whole milliseconds and wakes up half of one early."""
+    while (ahead := due - time.perf_counter()) > 0:
+        await asyncio.sleep(ahead)
 
 
 async def _send_one(producer: Producer, topic: str, value: bytes, done: Callable[..., None]) -> None:
@@ -173,6 +188,11 @@ async def _send_one(producer: Producer, topic: str, value: bytes, done: Callable
             return
         except BufferFull as full:
             await producer.room(full.size_bytes)
+
+
+async def _finish(producer: Producer, result: Result) -> None:
+    """Waits for what is under way, unless it is known that something failed: then the rest would fail one by one."""
+    await producer.close(timeout_s=0 if result.failed else None)
 
 
 class _Stopping:
@@ -280,11 +300,10 @@ async def there_and_back(client: Client, load: Load, result: Result, bar: Bar) -
     async with _Stopping(result, watch):
         while not watch.is_over() and not result.failed and not receiving.done():
             due = begun + sent / rate
-            if (ahead := due - time.perf_counter()) > 0:
-                await asyncio.sleep(ahead)
+            await _until(due)
             await _send_one(producer, load.topic, STAMP.pack(due) + padding[sent % PAYLOADS][8:], settled(due))
             sent += 1
-    await producer.flush()
+    await _finish(producer, result)
     deadline = time.perf_counter() + DRAIN_S
     while received < sent - result.failed and time.perf_counter() < deadline and not receiving.done():
         await asyncio.sleep(0.01)

@@ -70,7 +70,7 @@ def page(result: Result) -> str:
         f"{size_text(round(result.bytes_per_second))}/s</p>",
         f"<p>{count_text(result.records)} records, {size_text(result.bytes)} in {result.seconds:.1f} s</p>",
     ]
-    if len(result.series) > 1:
+    if result.series:
         parts += ["<h2>Throughput by time</h2>", _line_chart(result)]
     if result.latencies:
         parts += ["<h2>Latency</h2>", _percentile_table(result)]
@@ -88,29 +88,25 @@ def page(result: Result) -> str:
 
 
 def _line_chart(result: Result) -> str:
-    series = result.series
-    begin = 0.0
-    points: list[tuple[float, float, str]] = []
-    for at, records, size in series:
-        span = max(at - begin, 1e-9)
-        points.append(
-            (at, size / span, f"{at:.0f} s: {size_text(round(size / span))}/s, {records / span:,.0f} records/s")
-        )
-        begin = at
-    most_x, most_y = points[-1][0], max(y for _, y, _ in points) or 1.0
+    length = result.series[-1][0]
+    digits = 0 if length >= 20 else 1 if length >= 2 else 3
+    points = [
+        (end, size, f"{end:.{digits}f} s: {size_text(round(size))}/s, {records:,.0f} records/s")
+        for end, size, records in result.rates()
+    ]
+    most_y = max(y for _, y, _ in points) or 1.0
     drawn = [_frame(), *_levels(most_y, lambda level: f"{size_text(round(level))}/s")]
-    path = " ".join(f"{_x(x / most_x):.1f},{_y(y / most_y):.1f}" for x, y, _ in points)
+    path = " ".join(f"{_x(x / length):.1f},{_y(y / most_y):.1f}" for x, y, _ in [(0.0, *points[0][1:]), *points])
     drawn.append(f'<polyline points="{path}" fill="none" stroke="{_COLOURS[0]}" stroke-width="2"/>')
     if len(points) <= 240:
         drawn += [
-            f'<circle cx="{_x(x / most_x):.1f}" cy="{_y(y / most_y):.1f}" r="3" fill="{_COLOURS[0]}">'
+            f'<circle cx="{_x(x / length):.1f}" cy="{_y(y / most_y):.1f}" r="3" fill="{_COLOURS[0]}">'
             f"<title>{html.escape(text)}</title></circle>"
             for x, y, text in points
         ]
-    digits = 0 if most_x >= 20 else 1
     drawn += [
         f'<text x="{_x(share):.0f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
-        f"{most_x * share:.{digits}f} s</text>"
+        f"{length * share:.{digits}f} s</text>"
         for share in (0, 0.25, 0.5, 0.75, 1)
     ]
     return _svg(drawn)
@@ -118,7 +114,7 @@ def _line_chart(result: Result) -> str:
 
 def _bars(slices: list[tuple[float, float, int]], total: int, colour: str) -> str:
     most = max((count for _, _, count in slices), default=0) or 1
-    drawn = [_frame(), *_levels(most / total, lambda level: f"{level * 100:.3g}%")]
+    drawn = [_frame(), *_levels(most / max(total, 1), lambda level: f"{level * 100:.3g}%")]
     each = (WIDTH - LEFT - 20) / max(len(slices), 1)
     for number, (low, high, count) in enumerate(slices):
         left, top = LEFT + number * each, _y(count / most)
@@ -189,7 +185,7 @@ def _pyplot() -> Any:
 
 def _write_png(path: Path, result: Result) -> None:
     pyplot = _pyplot()
-    panels = (1 if len(result.series) > 1 else 0) + len(result.latencies)
+    panels = bool(result.series) + len(result.latencies)
     figure, axes = pyplot.subplots(max(panels, 1), 1, figsize=(9, 3.2 * max(panels, 1)), squeeze=False)
     free = [row[0] for row in axes]
     title = (
@@ -197,13 +193,11 @@ def _write_png(path: Path, result: Result) -> None:
         f"{size_text(round(result.bytes_per_second))}/s"
     )
     figure.suptitle(title)
-    if len(result.series) > 1:
+    if result.series:
         axis = free.pop(0)
-        ends = [at for at, _, _ in result.series]
-        spans = [end - begin for begin, end in zip([0.0, *ends], ends, strict=False)]
-        rates = [size / max(span, 1e-9) / (1 << 20) for (_, _, size), span in zip(result.series, spans, strict=True)]
-        axis.plot(ends, rates, marker="o", markersize=3)
-        axis.set(xlabel="seconds", ylabel="MiB/s", ylim=(0, 1.15 * max(rates) or 1))
+        rates = [(end, size / (1 << 20)) for end, size, _ in result.rates()]
+        axis.plot(*zip((0.0, rates[0][1]), *rates, strict=True), marker="o", markersize=3, markevery=slice(1, None))
+        axis.set(xlabel="seconds", ylabel="MiB/s", xlim=(0, None), ylim=(0, 1.15 * max(rate for _, rate in rates) or 1))
     for colour, (name, latencies) in zip(_COLOURS, result.latencies.items(), strict=False):
         axis = free.pop(0)
         slices = latencies.slices()

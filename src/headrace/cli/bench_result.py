@@ -35,7 +35,7 @@ class Result:
     latencies: dict[str, Latencies] = field(default_factory=dict)
     """By what was timed."""
     series: list[tuple[float, int, int]] = field(default_factory=list)
-    """Records and bytes in each second or so, with the time at its end."""
+    """Records and bytes of each sample, with the time at its end."""
 
     def fail(self, error: object) -> None:
         self.failed += 1
@@ -48,6 +48,14 @@ class Result:
     @property
     def bytes_per_second(self) -> float:
         return self.bytes / self.seconds if self.seconds else 0.0
+
+    def rates(self) -> list[tuple[float, float, float]]:
+        """Bytes and records a second of each sample, with the time at its end."""
+        begins = [0.0, *(end for end, _, _ in self.series)]
+        spans = [max(end - begin, 1e-9) for begin, (end, _, _) in zip(begins, self.series, strict=False)]
+        return [
+            (end, size / span, records / span) for (end, records, size), span in zip(self.series, spans, strict=True)
+        ]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -64,7 +72,7 @@ class Result:
             "interrupted": self.is_interrupted,
             "latency": {name: latencies.as_json() for name, latencies in self.latencies.items()},
             "series": [
-                {"second": round(at, 2), "records": records, "bytes": size} for at, records, size in self.series
+                {"second": round(at, 3), "records": records, "bytes": size} for at, records, size in self.series
             ],
         }
 
@@ -86,7 +94,7 @@ def print_result(result: Result) -> None:
         )
     )
     if len(result.series) > 1:
-        say(Text.assemble("  ", _sparks([size for _, _, size in result.series]), ("  throughput by time", QUIET)))
+        say(Text.assemble("  ", _sparks([rate for _, rate, _ in result.rates()]), ("  throughput by time", QUIET)))
     if result.failed:
         say(Text(f"  {plural(result.failed, 'record')} failed: {result.first_failure}", "red"))
     if result.latencies:
@@ -134,7 +142,7 @@ def _print_histogram(latencies: Latencies) -> None:
     print_table(columns, rows, indent="  ")
 
 
-def _sparks(values: list[int]) -> str:
+def _sparks(values: list[float]) -> str:
     group = -(-len(values) // SPARKS_MAX)
     means = [sum(values[at : at + group]) / len(values[at : at + group]) for at in range(0, len(values), group)]
     most = max(means) or 1
