@@ -81,10 +81,12 @@ def bare(folder: Path, content: bytearray, count: int) -> Spent:
 def appended(folder: Path, content: bytearray, count: int, **changes: object) -> Spent:
     log = new_log(folder, LogConfig(max_message_bytes=2_000_000, **changes))  # type: ignore[arg-type]
     view = memoryview(content)
+    unplaced = bytes(8)
 
     def work() -> None:
         append = log.append_as_leader
         for _ in range(count):
+            view[:8] = unplaced  # the append before gave it an offset
             append(view, 3, NOW_MS)
 
     spent = timed(work)
