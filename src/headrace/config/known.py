@@ -131,12 +131,26 @@ replica.selector.class | string | | r | | A class that says which replica a cons
 )
 ROLES: Final = Section(
     "Roles",
-    "a node is a broker and a controller, leaves its cluster cleanly, and makes connections as they come.",
+    "a node is a broker and a controller.",
+    True,
+    """\
+process.roles | list | broker,controller | r | | What this node is: broker, controller, or both.
+""",
+)
+SHUTDOWN: Final = Section(
+    "How a node stops",
+    "a node always hands over what it has before it stops.",
     True,
     """\
 controlled.shutdown.enable | boolean | true | r | | Whether a broker hands its partitions over before it stops.
+""",
+)
+NEW_CONNECTIONS: Final = Section(
+    "New connections",
+    "there is no limit of how many connections come in a second; max.connections limits how many there are.",
+    True,
+    """\
 max.connection.creation.rate | int | 2147483647 | c | 0.. | The most new connections a second.
-process.roles | list | broker,controller | r | | What this node is: broker, controller, or both.
 """,
 )
 TIERED: Final = Section(
@@ -243,6 +257,8 @@ SECTIONS: Final = (
     MEASURES,
     PLUGINS,
     ROLES,
+    SHUTDOWN,
+    NEW_CONNECTIONS,
     TIERED,
     SHARE,
     SHARE_COORDINATOR,
