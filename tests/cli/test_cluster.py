@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.cli.cluster import print_state
 from headrace.cli.cluster_state import ClusterState, cluster_findings
 from headrace.cli.findings import Finding, Level, is_wrong, print_findings
 from headrace.client import ClusterInfo, Node, PartitionInfo, TopicInfo
@@ -134,6 +135,21 @@ def test_what_is_wrong_is_told_with_what_helps(
     assert finding.level is level
     assert text in finding.text
     assert advice in finding.advice
+
+
+def test_directories_on_one_disk_are_not_added_up(capsys: pytest.CaptureFixture[str]) -> None:
+    made = [LogDirInfo(1, "/data/a", Error.NONE, 100, 80), LogDirInfo(1, "/data/b", Error.NONE, 100, 79)]
+    print_state(state(directories=[*made, LogDirInfo(2, "/data", Error.NONE, 100, 50)]))
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["1", "a:9092", "-", "ok", "1", "0", "0", "B", "at", "least", "79", "B", "(79%)"] in rows
+    assert ["2", "b:9092", "-", "ok", "0", "0", "0", "B", "50", "B", "(50%)"] in rows
+    assert ["1", "/data/a", "ok", "0", "0", "B", "80", "B", "(80%)"] in rows
+    assert ["1", "/data/b", "ok", "0", "0", "B", "79", "B", "(79%)"] in rows
+
+
+def test_one_directory_a_broker_needs_no_table(capsys: pytest.CaptureFixture[str]) -> None:
+    print_state(state())
+    assert "/data" not in capsys.readouterr().out
 
 
 def test_a_quorum_without_a_leader_is_two_problems() -> None:

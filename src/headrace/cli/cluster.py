@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -17,7 +18,7 @@ from headrace.errors import Error
 
 if TYPE_CHECKING:
     from headrace.client import Client, Node
-    from headrace.client.admin import FeaturesInfo
+    from headrace.client.admin import FeaturesInfo, LogDirInfo
 
 app = typer.Typer(
     help="Look at a cluster: its brokers, its features, and what is wrong with it.\n\n"
@@ -44,10 +45,10 @@ def describe(as_json: Json = False, bootstrap: Bootstrap = DEFAULT_BOOTSTRAP) ->
     if as_json:
         print_json(state_json(state))
     else:
-        _print_state(state)
+        print_state(state)
 
 
-def _print_state(state: ClusterState) -> None:
+def print_state(state: ClusterState) -> None:
     info = state.info
     say(Text.assemble(("cluster ", "bold"), (info.cluster_id, f"bold {NAME}")))
     fenced = f", {len(info.fenced_ids)} not in service" if info.fenced_ids else ""
@@ -74,6 +75,9 @@ def _print_state(state: ClusterState) -> None:
         Column(">disk free", rank=1),
     ]
     print_table(columns, [_broker_cells(state, node) for node in info.nodes], indent="  ")
+    if any(len(state.directories_of(node.node_id)) > 1 for node in info.nodes):
+        say("")
+        _print_directories(state)
     wrong = [finding for finding in cluster_findings(state) if finding.level is not Level.GOOD]
     say("")
     if wrong:
@@ -86,8 +90,6 @@ def _broker_cells(state: ClusterState, node: Node) -> list[Cell]:
     directories = state.directories_of(node.node_id)
     offline = [directory for directory in directories if directory.error is not Error.NONE]
     told = node.node_id not in state.silent and directories
-    usable = sum(directory.usable_bytes for directory in directories)
-    total = sum(directory.total_bytes for directory in directories)
     if state.is_fenced(node):
         status = Text("not in service", BAD)
     elif offline:
@@ -104,8 +106,48 @@ def _broker_cells(state: ClusterState, node: Node) -> list[Cell]:
         count_text(state.leads(node.node_id)),
         count_text(sum(len(directory.replicas) for directory in directories)) if told else "?",
         size_text(sum(directory.size_bytes for directory in directories)) if told else "?",
-        f"{size_text(usable)} ({usable / total:.0%})" if total > 0 else "?",
+        _least_free(directories),
     ]
+
+
+def _least_free(directories: Sequence[LogDirInfo]) -> str:
+    """Of the fullest disk. Directories may share one, which nobody tells, so that a sum could count it twice."""
+    told = [directory for directory in directories if directory.total_bytes > 0]
+    if not told:
+        return "?"
+    return f"{'at least ' if len(told) > 1 else ''}{_free(min(told, key=_free_share))}"
+
+
+def _free(directory: LogDirInfo) -> str:
+    return f"{size_text(directory.usable_bytes)} ({_free_share(directory):.0%})" if directory.total_bytes > 0 else "?"
+
+
+def _free_share(directory: LogDirInfo) -> float:
+    return directory.usable_bytes / directory.total_bytes
+
+
+def _print_directories(state: ClusterState) -> None:
+    columns = [
+        Column(">broker", NAME),
+        Column("directory"),
+        Column("state"),
+        Column(">replicas", rank=2),
+        Column(">data", rank=1),
+        Column(">disk free", rank=1),
+    ]
+    rows: list[list[Cell]] = [
+        [
+            str(directory.broker_id),
+            directory.path,
+            Text("ok", GOOD) if directory.error is Error.NONE else Text("offline", BAD),
+            count_text(len(directory.replicas)),
+            size_text(directory.size_bytes),
+            _free(directory),
+        ]
+        for node in state.info.nodes
+        for directory in state.directories_of(node.node_id)
+    ]
+    print_table(columns, rows, indent="  ")
 
 
 def state_json(state: ClusterState) -> dict[str, Any]:
