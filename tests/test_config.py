@@ -120,7 +120,11 @@ class TestEverySetting:
         ({"min.cleanable.dirty.ratio": "nan"}, "min.cleanable.dirty.ratio must be a number from 0 to 1, not 'nan'."),
         ({"preallocate": "yes"}, "preallocate must be true or false, not 'yes'."),
         ({"compression.gzip.level": "0"}, "compression.gzip.level must be a whole number from 1 to 9, or -1, not '0'."),
-        ({"cleanup.policy": "a,a"}, "cleanup.policy must be a list in which nothing stands twice, not 'a,a'."),
+        (
+            {"leader.replication.throttled.replicas": "0:1,0:1"},
+            "leader.replication.throttled.replicas must be a list in which nothing stands twice, not '0:1,0:1'.",
+        ),
+        ({"cleanup.policy": "a,a"}, "cleanup.policy must be a list of compact, delete, or empty, not 'a,a'."),
         ({"cleanup.policy": "compact,"}, "cleanup.policy must be a list without an empty entry, not 'compact,'."),
         (
             {"min.compaction.lag.ms": "2", "max.compaction.lag.ms": "1"},
@@ -149,6 +153,18 @@ def test_texts_are_read_as_kafka_reads_them() -> None:
     assert config.min_cleanable_dirty_ratio == 0.1
     assert config.preallocate is True
     assert config.retention_ms == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("delete,delete", ("delete",)),
+        ("delete, compact,delete", ("delete", "compact")),
+        ("compact,compact", ("compact",)),
+    ],
+)
+def test_a_policy_that_is_named_twice_counts_once_as_in_kafka(text: str, policy: tuple[str, ...]) -> None:
+    assert LogConfig.parse({"cleanup.policy": text}).cleanup_policy == policy
 
 
 def test_cleanup_policy_says_what_it_means() -> None:

@@ -268,6 +268,8 @@ class Setting:
         words = tuple(word.strip() for word in text.split(",")) if text else ()
         if "" in words:
             raise self._refused("a list without an empty entry", text)
+        if self.choices is not None:
+            words = tuple(dict.fromkeys(words))  # as in Kafka, what is chosen twice is chosen
         if len(set(words)) < len(words):
             raise self._refused("a list in which nothing stands twice", text)
         if self.choices is not None and not set(words) <= set(self._choice_texts()):
