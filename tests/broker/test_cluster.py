@@ -103,8 +103,19 @@ def test_describe_cluster() -> None:
             assert response.cluster_id == node.cluster_id
             assert response.controller_id == 7
             assert response.cluster_authorized_operations == 0b1111110100000
-            response = await ask(peer, m.DescribeClusterRequest(endpoint_type=2), 1)
-            assert response.error_code == Error.MISMATCHED_ENDPOINT_TYPE
+
+    run(check())
+
+
+@pytest.mark.parametrize("endpoint_type", [-1, 0, 2, 3])
+def test_a_cluster_is_not_described_to_who_asks_for_another_kind_of_endpoint(endpoint_type: int) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            response = await ask(peer, m.DescribeClusterRequest(endpoint_type=endpoint_type), 1)
+            is_controller = endpoint_type == 2
+            error = Error.MISMATCHED_ENDPOINT_TYPE if is_controller else Error.UNSUPPORTED_ENDPOINT_TYPE
+            assert (response.error_code, response.error_message) == (error, error.text)
+            assert (response.endpoint_type, response.cluster_id, response.brokers) == (1, "", [])
 
     run(check())
 

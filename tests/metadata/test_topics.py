@@ -152,6 +152,7 @@ def test_what_can_not_be_created(wanted: Callable[[], Wanted], error: Error) -> 
     fine, refused = cluster.create(automatic("fine"), wanted())
     assert (fine.error_code, refused.error_code) == (0, error)
     assert refused.error_message
+    assert refused.configs == []
     assert list(cluster.image.topic_ids) == ["exists", "a_topic", "fine"]
 
 

@@ -72,9 +72,7 @@ class Cluster:
         endpoint_type = body.endpoint_type if request.version >= 1 else _BROKERS
         if endpoint_type != _BROKERS:
             error = Error.MISMATCHED_ENDPOINT_TYPE if endpoint_type == _CONTROLLERS else Error.UNSUPPORTED_ENDPOINT_TYPE
-            return m.DescribeClusterResponse(
-                error_code=error, error_message=error.text, cluster_id=self._cluster_id, endpoint_type=endpoint_type
-            )
+            return m.DescribeClusterResponse(error_code=error, error_message=error.text)
         image, listener = self._loader.image, connection.listener.name
         response = m.DescribeClusterResponse(
             cluster_id=self._cluster_id, controller_id=any_active_broker(image, request.correlation_id)

@@ -37,7 +37,7 @@ def _create(request: m.CreateTopicsRequest, refused: Refused) -> Message:
     result = m.CreateTopicsResponse.CreatableTopicResult
     names = dict.fromkeys(topic.name for topic in request.topics)
     return m.CreateTopicsResponse(
-        topics=[result(name=name, error_code=refused.error, error_message=refused.text, configs=None) for name in names]
+        topics=[result(name=name, error_code=refused.error, error_message=refused.text) for name in names]
     )
 
 

@@ -322,6 +322,4 @@ def _too_many() -> Refused:
 
 
 def _refused(name: str, refused: Refused) -> m.CreateTopicsResponse.CreatableTopicResult:
-    return m.CreateTopicsResponse.CreatableTopicResult(
-        name=name, error_code=refused.error, error_message=refused.text, configs=None
-    )
+    return m.CreateTopicsResponse.CreatableTopicResult(name=name, error_code=refused.error, error_message=refused.text)
