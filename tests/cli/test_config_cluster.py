@@ -55,7 +55,7 @@ def test_a_setting_that_is_taken_back_and_nobody_knows_is_told_with_a_command_th
 
 def test_what_stays_as_it_was_is_no_change(cli: Cli, topic: str) -> None:
     (_, row) = cli.done("config", "set", "-t", topic, "retention.ms=7d").out.splitlines()
-    assert row.endswith("604800000  (7 days, the same, and set now)")
+    assert row.endswith("604800000  (7 days, the same, now set here)")
     for more in ((), ("--dry-run",)):
         told, row = cli.done("config", "set", "-t", topic, "retention.ms=7d", *more).out.splitlines()
         would = "would change" if more else "changed"

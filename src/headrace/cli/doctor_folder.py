@@ -100,7 +100,7 @@ def _contents(folder: Path) -> Iterator[Finding]:
         identity = MetaProperties.read(disk)
         shutdown = read_clean_shutdown(disk)
     except HeadraceError as error:
-        yield Finding(Level.PROBLEM, "identity", str(error))
+        yield Finding(Level.PROBLEM, "identity", f"{str(error).rstrip('.')}.")
         return
     if identity is None:
         if found and not is_log_directory(disk, found):

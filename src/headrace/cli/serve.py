@@ -212,8 +212,6 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
     from headrace.broker.local import local_ports
     from headrace.broker.node import Node
     from headrace.broker.rest import import_rest
-    from headrace.storage.disk import DiskError
-    from headrace.storage.identity import WrongDirectory
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
@@ -254,8 +252,10 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
         if refused.error is Error.INVALID_CONFIG:
             raise HeadraceError(f"{refused} `headrace config explain NAME` tells more.") from refused
         raise
-    except (DiskError, WrongDirectory) as error:  # parts of sentences: the log puts them into others
-        raise HeadraceError(f"{error}.") from error
+    except HeadraceError as error:
+        if str(error).endswith((".", "?")):
+            raise
+        raise HeadraceError(f"{error}.") from error  # of the storage, whose log puts it into other sentences
     return 0
 
 

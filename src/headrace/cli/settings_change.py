@@ -149,7 +149,7 @@ def _after(one: Changed) -> Text:
         words = setting_words(one.change.name, one.after.value)
         notes = [words] if words else []
         if one.before is not None and one.before.value == one.after.value:
-            notes.append("as it was" if _stays(one) else "the same, and set now")
+            notes.append("as it was" if _stays(one) else "the same, now set here")
         is_of_logger = one.after.source is ConfigSource.DYNAMIC_BROKER_LOGGER  # from above, and nobody tells where
         source = source_text(one.after.source)
         if one.change.operation is ConfigOperation.DELETE and source and not is_of_logger:
