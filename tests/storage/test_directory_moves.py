@@ -54,6 +54,16 @@ def test_a_partition_moves_to_another_directory_while_it_is_in_use() -> None:
     assert values_in(found) == [*values, (35, b"after")]
 
 
+def test_a_move_says_where_the_copy_begins_and_frightens_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    node = Node(two_disks())
+    with_history(node)
+    with caplog.at_level("INFO", "headrace"):
+        moved(node)
+    said = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("the new copy of t-0 in /disk1 begins at offset ") for line in said)
+    assert not any("drops all" in line for line in said)
+
+
 def test_a_move_of_a_log_that_is_truncated_meanwhile_begins_anew() -> None:
     node = Node(two_disks())
     log = with_history(node)

@@ -93,7 +93,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--config", metavar="FILE", help="a TOML file with settings of the broker")
     parser.add_argument("--properties", metavar="FILE", help="a properties file of Kafka's with settings of the broker")
     parser.add_argument(
-        "--set", metavar="NAME=VALUE", action="append", default=[], help="a setting of the broker; may be repeated"
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a setting of the broker, such as log.retention.ms=7d; may be repeated",
     )
     parser.add_argument(
         "--log-level",
