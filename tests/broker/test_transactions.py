@@ -45,6 +45,21 @@ def test_a_transaction_of_version_2_adds_its_partitions_by_what_is_produced() ->
     run(check())
 
 
+@pytest.mark.parametrize("version", [0, 4])
+def test_an_impossible_time_out_is_told_before_there_is_a_coordinator(version: int) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            for timeout_ms in (0, -1, 900_001):
+                wanted = m.InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=timeout_ms)
+                response = await ask(peer, wanted, version)
+                assert response.error_code == Error.INVALID_TRANSACTION_TIMEOUT
+                assert (response.producer_id, response.producer_epoch) == (-1, -1)
+            wanted = m.InitProducerIdRequest(transactional_id="tx", transaction_timeout_ms=900_000)
+            assert (await ask(peer, wanted, version)).error_code == Error.COORDINATOR_NOT_AVAILABLE
+
+    run(check())
+
+
 @pytest.mark.parametrize(("version", "told"), [(9, Error.INVALID_TXN_STATE), (11, Error.TRANSACTION_ABORTABLE)])
 def test_before_version_2_a_partition_must_have_been_added(version: int, told: Error) -> None:
     async def check() -> None:

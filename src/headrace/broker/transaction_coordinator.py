@@ -94,6 +94,7 @@ class TransactionCoordinator:
             producer_ids,
             calls,
             self._create,
+            lambda: self._config,
             errors,
         )
         writer: MarkerWriter = later(

@@ -12,11 +12,13 @@ from typing import Final
 from headrace.broker.broker_calls import Answered, BrokerCalls
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.slot_reply import SlotReply
+from headrace.config.transactions import TransactionConfig
 from headrace.coordinator.runtime import Runtime
 from headrace.coordinator.shard import Outcome, Reply
 from headrace.coordinator.state_topic import CONSUMER_OFFSETS, TRANSACTION_STATE, partition_for, partitions_of
 from headrace.coordinator.transactions.responses import added_result, end_error, init_error
 from headrace.coordinator.transactions.shard import TransactionShard
+from headrace.coordinator.transactions.starting import refusal_of
 from headrace.coordinator.transactions.transaction import EPOCH_BUMPS_SINCE, Identity, TopicPartition
 from headrace.errors import Error
 from headrace.metadata.image import Image
@@ -44,6 +46,7 @@ class Transactions:
     __slots__ = (
         "_add_errors",
         "_calls",
+        "_config",
         "_create",
         "_end_errors",
         "_image",
@@ -60,6 +63,7 @@ class Transactions:
         producer_ids: ProducerIds,
         calls: BrokerCalls,
         create: Callable[[str, Callable[[], None]], None],
+        config: Callable[[], TransactionConfig],
         errors: ErrorCounts,
     ) -> None:
         """`create` creates a state topic, and calls when it is there, or can't be."""
@@ -68,6 +72,7 @@ class Transactions:
         self._producer_ids = producer_ids
         self._calls = calls
         self._create = create
+        self._config = config
         self._init_errors = errors["InitProducerId"]
         self._add_errors = errors["AddPartitionsToTxn"]
         self._offsets_errors = errors["AddOffsetsToTxn"]
@@ -80,6 +85,10 @@ class Transactions:
         reply = SlotReply(connection, request, _refused_init, self._init_errors)
         answer = reply if request.version >= INIT_FENCED_SINCE else _OldWords(reply)
         body: m.InitProducerIdRequest = request.body
+        # Whoever can never succeed is told so, and not to try again when there is a coordinator.
+        if (error := refusal_of(body, self._config())) is not None:
+            answer.refuse(error)
+            return
 
         def ask() -> None:
             self._runtime.ask(

@@ -23,7 +23,7 @@ from headrace.coordinator.transactions.responses import (
     ended_response,
     init_error,
 )
-from headrace.coordinator.transactions.starting import Start, last_epoch_of, start_of
+from headrace.coordinator.transactions.starting import Start, last_epoch_of, refusal_of, start_of
 from headrace.coordinator.transactions.states import AT_REST, Ending, State
 from headrace.coordinator.transactions.transaction import (
     NO_EPOCH,
@@ -184,7 +184,7 @@ class TransactionShard:
     # ----------------------------------------------------------------------------------------------- a producer starts
 
     def init_producer_id(self, body: m.InitProducerIdRequest, reply: Reply, now_ms: int) -> Outcome:
-        if (error := self._refuses(body)) is not None:
+        if (error := refusal_of(body, self._config)) is not None:
             return Outcome(replies=[(reply, init_error(error))])
         timeout_ms = NO_TIMEOUT_MS if body.enable_2pc else body.transaction_timeout_ms
         transactional_id = body.transactional_id or ""
@@ -219,16 +219,6 @@ class TransactionShard:
             case error:
                 assert isinstance(error, Error)
                 return Outcome(replies=[(reply, init_error(error))])
-
-    def _refuses(self, body: m.InitProducerIdRequest) -> Error | None:
-        if body.enable_2pc and not self._config.transaction_two_phase_commit_enable:
-            return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if body.keep_prepared_txn and not body.enable_2pc:
-            return Error.INVALID_REQUEST
-        most_ms = self._config.transaction_max_timeout_ms
-        if not body.enable_2pc and not 0 < body.transaction_timeout_ms <= most_ms:
-            return Error.INVALID_TRANSACTION_TIMEOUT
-        return None
 
     def _initialize(
         self, transaction: Transaction, client: Identity, timeout_ms: int, reply: Reply, now_ms: int

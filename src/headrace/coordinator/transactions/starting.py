@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from headrace.config.transactions import TransactionConfig
 from headrace.coordinator.transactions.states import COMPLETED, State
 from headrace.coordinator.transactions.transaction import (
     EPOCH_BUMPS_SINCE,
@@ -13,6 +14,7 @@ from headrace.coordinator.transactions.transaction import (
     Transaction,
 )
 from headrace.errors import Error
+from headrace.protocol import messages as m
 
 
 class Start(Enum):
@@ -24,6 +26,17 @@ class Start(Enum):
     AFTER_ABORT = "nothing yet: the transaction that is open is aborted first"
     KEPT = "the next epoch, and the transaction that it had prepared"
     LATER = "nothing yet: the transaction before is not complete"
+
+
+def refusal_of(body: m.InitProducerIdRequest, config: TransactionConfig) -> Error | None:
+    """What is wrong with the request itself, whatever there is under its transactional id, and whoever is asked."""
+    if body.enable_2pc and not config.transaction_two_phase_commit_enable:
+        return Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    if body.keep_prepared_txn and not body.enable_2pc:
+        return Error.INVALID_REQUEST
+    if not body.enable_2pc and not 0 < body.transaction_timeout_ms <= config.transaction_max_timeout_ms:
+        return Error.INVALID_TRANSACTION_TIMEOUT
+    return None
 
 
 def start_of(
