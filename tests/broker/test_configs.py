@@ -61,6 +61,19 @@ async def value(peer: Peer, kind: int, name: str, key: str) -> str | None:
 # --- describe ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("listen", ["auto", "127.0.0.1:0"])
+def test_a_port_that_the_node_chose_is_told_with_what_it_was_chosen_by(listen: str) -> None:
+    async def check() -> None:
+        async with running(http_listen=listen) as node, connected(node) as peer:
+            entry = (await described(peer, BROKER, "1", "http.listen"))["http.listen"]
+            assert node.http_address is not None
+            host, port = node.http_address
+            assert entry.value == f"{host}:{port}"
+            assert entry.synonyms[0].value == listen
+
+    run(check())
+
+
 @pytest.mark.parametrize("version", DESCRIBE_VERSIONS)
 def test_a_topic_is_described_in_full_with_where_each_value_comes_from(version: int) -> None:
     async def check() -> None:

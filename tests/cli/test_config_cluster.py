@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -86,6 +87,14 @@ def test_a_value_is_shown_with_what_would_count_without_it(cli: Cli, topic: str)
     cli.done("config", "set", "--topic", topic, "retention.ms=1h")
     (entry,) = cli.done("config", "get", "--topic", topic, "retention.ms", "--json").json
     assert entry["synonyms"][0] == {"name": "retention.ms", "value": "3600000", "source": "dynamic_topic"}
+
+
+@pytest.mark.skipif("HEADRACE_COMPAT_BOOTSTRAP" in os.environ, reason="Kafka has no such port")
+def test_a_value_that_the_node_chose_is_shown_with_why(cli: Cli) -> None:
+    shown = cli.done("config", "get", "--broker", broker_id(cli), "http.listen")
+    chosen = shown.rows[1][1]
+    assert chosen.startswith("127.0.0.1:")
+    assert shown.out.splitlines()[2] == f"http.listen=auto (default) is {chosen} here."
 
 
 def test_dry_run_checks_and_changes_nothing(cli: Cli, topic: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tarfile
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from headrace.raft.metadata_log import format_voter
 from headrace.raft.quorum import ReplicaKey, Voter, VoterSet
 from headrace.storage.identity import MetaProperties
 from headrace.storage.local_disk import LocalDisk
+from tests.cli.other_node import metrics_of_another
 from tests.cli.running import Cli
 
 NOTHING: Mapping[str, str] = {}
@@ -284,7 +286,7 @@ def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str
     arguments = ("--bundle", str(path), "--properties", str(settings), "--log", str(log), "--metrics", "127.0.0.1:1")
     told = cli("doctor", *arguments)
     assert f"Wrote {path}" in told.out
-    assert "No metrics from http://127.0.0.1:1/metrics" in told.out
+    assert "No metrics from 127.0.0.1:1: " in told.out
     files = packed(path)
     assert {
         "README.txt",
@@ -306,6 +308,23 @@ def test_a_bundle_has_what_somebody_who_helps_would_ask_for(cli: Cli, topic: str
     for name in files.keys() - {"README.txt"}:
         assert name in files["README.txt"]
         assert name in told.out
+
+
+@pytest.mark.skipif("HEADRACE_COMPAT_BOOTSTRAP" in os.environ, reason="Kafka has no such port")
+def test_a_bundle_has_the_metrics_of_its_own_cluster(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "support.tar.gz"
+    cli("doctor", "--bundle", str(path))
+    files = packed(path)
+    cluster_id = json.loads(files["cluster.json"])["cluster_id"]
+    assert f'cluster_id="{cluster_id}"' in files["metrics.txt"]
+    other = tmp_path / "other.tar.gz"
+    with metrics_of_another() as address:
+        told = cli("doctor", "--bundle", str(other), "--metrics", address)
+    note = f"{address} tells metrics of cluster another, and not of {cluster_id}"
+    assert note in " ".join(told.out.split())
+    files = packed(other)
+    assert "metrics.txt" not in files
+    assert note in files["README.txt"]
 
 
 SECRET_PROPERTIES = """\
@@ -371,10 +390,9 @@ def test_doctor_used_wrongly(cli: Cli, arguments: tuple[str, ...], code: int, ex
 
 
 def test_where_metrics_are_follows_from_what_a_broker_listens_at() -> None:
-    assert metrics_address("auto") == "127.0.0.1:9192"
     assert metrics_address("0.0.0.0:9000") == "127.0.0.1:9000"
     assert metrics_address("192.0.2.1:9000") == "192.0.2.1:9000"
-    assert [metrics_address(text) for text in (None, "", "off", "127.0.0.1:0")] == [""] * 4
+    assert [metrics_address(text) for text in (None, "", "off", "auto", "127.0.0.1:0")] == [""] * 5
 
 
 def test_secrets_are_told_by_their_names() -> None:

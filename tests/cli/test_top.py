@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+import os
+
+import pytest
 
 from headrace.cli.metrics_text import between, buckets, by_label, merged, parse, percentile_s
+from tests.cli.other_node import metrics_of_another
 from tests.cli.running import Cli
 from tests.cli.terminal import Terminal, headrace
 
@@ -57,28 +59,20 @@ def test_metrics_that_are_not_there_are_noted(cli: Cli, topic: str) -> None:
     assert told["requests"] == []
 
 
-class OtherNode(BaseHTTPRequestHandler):
-    """Has the port that the node would have had."""
-
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b'headrace_build_info{cluster_id="another"} 1\nheadrace_bytes_in_total{topic="t"} 7\n')
-
-    def log_message(self, format: str, *arguments: object) -> None:
-        pass
-
-
 def test_metrics_of_another_cluster_are_not_taken_for_those_of_this_one(cli: Cli) -> None:
-    with ThreadingHTTPServer(("127.0.0.1", 0), OtherNode) as other:
-        threading.Thread(target=other.serve_forever, daemon=True).start()
-        address = f"127.0.0.1:{other.server_port}"
+    with metrics_of_another() as address:
         told = cli.done("top", "--once", "--interval", "200ms", "--json", "--metrics", address).json
-        other.shutdown()
     assert told["notes"] == [
         f"{address} tells metrics of something else; say where this cluster's are: --metrics HOST:PORT"
     ]
     assert told["requests"] == []
+
+
+@pytest.mark.skipif("HEADRACE_COMPAT_BOOTSTRAP" in os.environ, reason="Kafka has no such port")
+def test_metrics_are_found_where_the_node_chose_to_tell_them(cli: Cli) -> None:
+    told = cli.done("top", "--once", "--interval", "200ms", "--json").json
+    assert told["notes"] == []
+    assert told["requests"]
 
 
 def test_a_line_of_json_for_each_look(cli: Cli) -> None:

@@ -51,9 +51,11 @@ class Found(NamedTuple):
 class ConfigView:
     """The settings of brokers under one image."""
 
-    __slots__ = ("_config", "_layers")
+    __slots__ = ("_chosen", "_config", "_layers")
 
-    def __init__(self, image: Image, dynamic: Dynamic) -> None:
+    def __init__(self, image: Image, dynamic: Dynamic, chosen: Mapping[str, str]) -> None:
+        """`chosen` is what settings came to that leave the value to this node."""
+        self._chosen = chosen
         self._config: NodeConfig = dynamic.config
         own = image.settings(ResourceType.BROKER, str(dynamic.node_id))
         of_all = image.settings(ResourceType.BROKER, ALL_BROKERS)
@@ -90,7 +92,9 @@ class ConfigView:
         # Behind its own name only: what log.retention.hours is does not depend on log.retention.ms.
         while found and found[0].name != setting.name:
             found = found[1:]
-        return _entry(setting, setting.name, found, read_only=not setting.is_dynamic)
+        entry = _entry(setting, setting.name, found, read_only=not setting.is_dynamic)
+        entry.value = self._chosen.get(setting.name, entry.value)
+        return entry
 
     def chain(self, names: Iterable[str]) -> list[Found]:
         """What of these is set, or has a default: the one that counts first."""

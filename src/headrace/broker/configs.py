@@ -44,13 +44,16 @@ DescribedResource = m.DescribeConfigsResponse.DescribeConfigsResult
 
 
 class Configs:
-    __slots__ = ("_channel", "_dynamic", "_loader", "_node_id")
+    __slots__ = ("_channel", "_chosen", "_dynamic", "_loader", "_node_id")
 
-    def __init__(self, loader: Loader, channel: Channel, dynamic: Dynamic) -> None:
-        """`dynamic` are the settings of this node, which follow the loader's image."""
+    def __init__(self, loader: Loader, channel: Channel, dynamic: Dynamic, chosen: Mapping[str, str]) -> None:
+        """`dynamic` are the settings of this node, which follow the loader's image; `chosen` is what those came to
+        that leave the value to the node.
+        """
         self._loader = loader
         self._channel = channel
         self._dynamic = dynamic
+        self._chosen = chosen
         self._node_id = dynamic.node_id
 
     # --- describe -----------------------------------------------------------------------------------------------------
@@ -65,11 +68,11 @@ class Configs:
 
     def topic(self, texts: Mapping[str, str]) -> list[Described]:
         """What settings a topic has that has these of its own."""
-        return ConfigView(self._loader.image, self._dynamic).topic(texts)
+        return ConfigView(self._loader.image, self._dynamic, self._chosen).topic(texts)
 
     def _described(self, body: m.DescribeConfigsRequest) -> Iterator[DescribedResource]:
         image = self._loader.image
-        view = ConfigView(image, self._dynamic)
+        view = ConfigView(image, self._dynamic, self._chosen)
         # Nearly all topics have the same settings: those are described once.
         topics: dict[tuple[tuple[str, str], ...], list[Described]] = {}
         for wanted in body.resources:

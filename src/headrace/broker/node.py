@@ -296,7 +296,10 @@ class Node:
     ) -> Router:
         loader, config = metadata.loader, self._config
         cluster = Cluster(loader, self.cluster_id, dict(SUPPORTED))
-        configs: Configs = later("headrace.broker.configs:Configs", loader, metadata.channel, self._dynamic.dynamic)
+        chosen = self._observation.chosen()
+        configs: Configs = later(
+            "headrace.broker.configs:Configs", loader, metadata.channel, self._dynamic.dynamic, chosen
+        )
         topics = Topics(metadata.channel, configs.topic, deletes=config.topics.delete_topic_enable)
         producer_ids = ProducerIds(metadata.channel, self.id, lambda: lifecycle.epoch)
         coordinators = self._coordinators = Coordinators(

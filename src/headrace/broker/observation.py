@@ -89,6 +89,13 @@ class Observation:
         logger.info("metrics and health are told on http://%s/", host_and_port(*self.address))
         self._lag.start()
 
+    def chosen(self) -> dict[str, str]:
+        """Where the pages are, by the setting that leaves it to the node; nothing when it was said outright."""
+        wanted = self._config.address()
+        if self.address is None or wanted is None or (wanted.port and not wanted.may_differ):
+            return {}
+        return {"http.listen": host_and_port(*self.address)}
+
     def routes(self, metadata: MetadataService, now_ms: Callable[[], int]) -> list[Route]:
         """The APIs of clients' telemetry."""
         loader = metadata.loader

@@ -148,6 +148,9 @@ def _print_entries(entries: Sequence[ConfigEntry], *, chain: bool) -> None:
     ]
     print_table(columns, rows)
     for entry in entries if chain else ():
+        own = next((one for one in entry.synonyms[:1] if one.name == entry.name), None)
+        if own is not None and own.value != entry.value:  # the node chose it
+            say(f"{own.name}={own.value} ({source_text(own.source)}) is {entry.value} here.", QUIET)
         if len(entry.synonyms) > 1:
             others = [f"{one.name}={one.value} ({source_text(one.source)})" for one in entry.synonyms[1:]]
             say(f"If {entry.name} were not set there, this would count: {', then '.join(others)}", QUIET)

@@ -13,7 +13,6 @@ import re
 import sys
 import tarfile
 import time
-import urllib.request
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace import __version__
 from headrace.cli.findings import Finding
+from headrace.cli.metrics_text import cluster_ids, parse, read
 from headrace.cli.quantities import size_text
 from headrace.config import broker_settings
-from headrace.config.http import AUTO, AUTO_HOST, AUTO_PORT
 from headrace.config.node import ALIASES
 from headrace.config.properties import parse_properties
 from headrace.config.sources import parse_toml
@@ -33,8 +32,6 @@ if TYPE_CHECKING:
     from headrace.client import Client
 
 LOG_BYTES_MAX: Final = 8 << 20
-METRICS_BYTES_MAX: Final = 16 << 20
-METRICS_TIMEOUT_S: Final = 5
 HIDDEN: Final = "(left out)"
 _SECRET: Final = re.compile(r"password|passwd|secret|token|credential|jaas|private|api[._-]?key|\.key$", re.IGNORECASE)
 
@@ -42,11 +39,13 @@ _SECRET: Final = re.compile(r"password|passwd|secret|token|credential|jaas|priva
 class Bundle:
     """Files are added one by one; written at once at the end, with a list of them in front."""
 
-    __slots__ = ("_files", "_time_s", "notes")
+    __slots__ = ("_files", "_time_s", "cluster_id", "notes")
 
     def __init__(self) -> None:
         self._files: dict[str, tuple[str, bytes]] = {}
         self._time_s = int(time.time())
+        self.cluster_id: str | None = None
+        """Of the cluster that it tells of, if any."""
         self.notes: list[str] = []
         """What could not be had, and why."""
 
@@ -139,17 +138,19 @@ def add_logs(bundle: Bundle, paths: Iterable[Path]) -> None:
         bundle.add(f"logs/{number}-{path.name}", what, content)
 
 
-def add_metrics(bundle: Bundle, url: str, name: str) -> None:
-    """What /metrics says now."""
-    if not url.startswith(("http://", "https://")):
-        url = f"http://{url}"
-    if not re.search(r"^https?://[^/]+/.", url):
-        url = url.rstrip("/") + "/metrics"
+def add_metrics(bundle: Bundle, address: str, name: str) -> None:
+    """What /metrics says now, if it is of the cluster that the bundle is of."""
     try:
-        with urllib.request.urlopen(url, timeout=METRICS_TIMEOUT_S) as response:
-            bundle.add(name, f"metrics from {url}", response.read(METRICS_BYTES_MAX))
+        text = read(address)
     except OSError as error:
-        bundle.notes.append(f"No metrics from {url}: {getattr(error, 'reason', None) or error}")
+        bundle.notes.append(f"No metrics from {address}: {getattr(error, 'reason', None) or error}")
+        return
+    others = cluster_ids(parse(text))
+    if bundle.cluster_id and others and bundle.cluster_id not in others:
+        told = f"{address} tells metrics of cluster {', '.join(sorted(others))}, and not of {bundle.cluster_id}"
+        bundle.notes.append(f"{told}; they are left out. Say where the right ones are with --metrics HOST:PORT.")
+        return
+    bundle.add(name, f"metrics from {address}", text)
 
 
 async def add_cluster(
@@ -160,6 +161,7 @@ async def add_cluster(
     from headrace.cli.topic_view import topic_json, views
     from headrace.client import ConfigResource
 
+    bundle.cluster_id = state["cluster_id"]
     bundle.add_json("cluster.json", "brokers, log directories, features, what is wrong", state)
     if quorum is not None:
         bundle.add_json("quorum.json", "the metadata quorum", quorum)
@@ -189,8 +191,6 @@ async def add_cluster(
 
 def metrics_address(listening: str | None) -> str:
     """Where a node that listens so tells its metrics; empty where that is nowhere, or not known."""
-    if listening == AUTO:
-        return f"{AUTO_HOST}:{AUTO_PORT}"
     host, _, port = (listening or "").rpartition(":")
     if not port.isdigit() or port == "0":
         return ""

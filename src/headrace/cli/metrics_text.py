@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import urllib.request
 from collections.abc import Iterable
+from http.client import HTTPException
 from typing import Final
 
 METRICS_BYTES_MAX: Final = 64 << 20
@@ -17,10 +18,17 @@ Labels = dict[str, str]
 Samples = dict[str, list[tuple[Labels, float]]]
 
 
-def fetch(address: str) -> Samples:
-    """What a node tells at host:port; OSError when nobody answers there."""
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=METRICS_TIMEOUT_S) as response:
-        return parse(response.read(METRICS_BYTES_MAX).decode(errors="replace"))
+def read(address: str) -> str:
+    """What a node tells at host:port, or at a URL; OSError when nobody answers there."""
+    url = address if address.startswith(("http://", "https://")) else f"http://{address}"
+    if not re.search(r"^https?://[^/]+/.", url):
+        url = url.rstrip("/") + "/metrics"
+    try:
+        with urllib.request.urlopen(url, timeout=METRICS_TIMEOUT_S) as response:
+            content: bytes = response.read(METRICS_BYTES_MAX)
+    except (HTTPException, ValueError) as error:
+        raise OSError(f"that is no HTTP: {error}") from error
+    return content.decode(errors="replace")
 
 
 def parse(text: str) -> Samples:
@@ -41,6 +49,11 @@ def parse(text: str) -> Samples:
 
 def _plain(text: str) -> str:
     return re.sub(r"\\.", lambda escape: _ESCAPES.get(escape[0], escape[0]), text)
+
+
+def cluster_ids(samples: Samples) -> set[str]:
+    """Of the clusters that these are of: another one's node may have the usual port. None where nobody says."""
+    return {labels["cluster_id"] for labels, _ in samples.get("headrace_build_info", ()) if "cluster_id" in labels}
 
 
 def by_label(samples: Samples, name: str, label: str) -> dict[str, float]:

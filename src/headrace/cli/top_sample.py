@@ -16,7 +16,18 @@ from headrace.cli.cluster_view import TopicPartition, leader_sizes, log_dirs, of
 from headrace.cli.connection import all_topics
 from headrace.cli.doctor_bundle import metrics_address
 from headrace.cli.group_view import GroupView, group_views
-from headrace.cli.metrics_text import Buckets, Samples, between, buckets, by_label, fetch, merged, percentile_s
+from headrace.cli.metrics_text import (
+    Buckets,
+    Samples,
+    between,
+    buckets,
+    by_label,
+    cluster_ids,
+    merged,
+    parse,
+    percentile_s,
+    read,
+)
 from headrace.client.offsets import LATEST
 from headrace.errors import HeadraceError
 
@@ -78,11 +89,11 @@ async def look(client: Client, addresses: Sequence[str], *, internal: bool, with
 
     async def metrics(address: str) -> Samples | None:
         try:
-            samples = await loop.run_in_executor(None, fetch, address)
-        except (OSError, ValueError) as error:
+            samples = parse(await loop.run_in_executor(None, read, address))
+        except OSError as error:
             failures.append(f"no metrics from {address}: {getattr(error, 'reason', None) or error}")
             return None
-        if _is_of(samples, cluster.cluster_id):
+        if cluster.cluster_id in cluster_ids(samples):
             return samples
         failures.append(f"{address} tells metrics of something else; say where this cluster's are: --metrics HOST:PORT")
         return None
@@ -114,11 +125,6 @@ async def look(client: Client, addresses: Sequence[str], *, internal: bool, with
         [samples for samples in told if samples is not None],
         failures,
     )
-
-
-def _is_of(samples: Samples, cluster_id: str) -> bool:
-    """Whether it is a node of this cluster that tells these: another may have the usual port."""
-    return any(labels.get("cluster_id") == cluster_id for labels, _ in samples.get("headrace_build_info", ()))
 
 
 @dataclass(slots=True)

@@ -28,7 +28,8 @@ class HttpConfig(Group):
         default=AUTO,
         kafka="Kafka has no such port: its metrics are told by JMX.",
         doc="Where metrics and health are told over HTTP: host:port, or off. Port 0 is any free port. auto is "
-        f"{AUTO_HOST}:{AUTO_PORT}, or any free port of {AUTO_HOST} when that one is taken, as by a second node. "
+        f"{AUTO_HOST}:{AUTO_PORT}, or any free port of {AUTO_HOST} when that one is taken, as by a second node: "
+        "`headrace config get --broker ID http.listen` tells which. "
         "There is no password: whoever reaches it sees names of topics and clients.",
     )
     telemetry_max_bytes: int = integer(
