@@ -187,7 +187,7 @@ def test_a_topic_without_a_name_is_unknown_by_name_in_versions_without_ids(clien
 def test_a_waiting_fetch_is_answered_when_the_topic_is_deleted(host: Host, client: Client) -> None:
     reply = client.fetch(wanted(0), max_wait_ms=10_000)
     host.apply(m.RemoveTopicRecord(topic_id=TOPIC_ID))
-    assert only(reply.take()).error_code == Error.UNKNOWN_TOPIC_ID
+    assert only(reply.take()).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_hazard_2_a_reader_of_a_lost_epoch_is_told_where_it_diverged(host: Host, client: Client) -> None:
@@ -207,6 +207,25 @@ def test_an_unknown_topic_id_or_partition_is_told(client: Client) -> None:
     assert only(reply.take()).error_code == Error.UNKNOWN_TOPIC_ID
     assert only(client.fetch(wanted(0, 9)).take()).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
     assert only(client.fetch(wanted(0, 9), version=12).take()).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_topic_that_goes_while_it_is_fetched_is_told_by_the_name_that_it_had(host: Host, client: Client) -> None:
+    """As Kafka, which looks up the name of an id once, when a session or a long poll begins."""
+    opened = client.fetch(wanted(0), session_epoch=0).take()
+
+    def again(epoch: int) -> tuple[Error, object]:
+        data = only(client.fetch(session_id=opened.session_id, session_epoch=epoch, max_wait_ms=0).take())
+        return Error(data.error_code), data.aborted_transactions
+
+    waiting = client.fetch(wanted(0), max_wait_ms=500)
+    host.apply(m.RemoveTopicRecord(topic_id=TOPIC_ID))
+    host.loop.pass_ms(600)
+    assert only(waiting.take()).error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+    assert again(1) == again(2) == (Error.UNKNOWN_TOPIC_OR_PARTITION, [])
+    assert only(client.fetch(wanted(0)).take()).error_code == Error.UNKNOWN_TOPIC_ID
+    host.create(topic_id=b"n" * 16)
+    assert again(3) == again(4) == (Error.INCONSISTENT_TOPIC_ID, None)
+    assert only(client.fetch(wanted(0)).take()).error_code == Error.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("isolation_level", [0, 1])
@@ -415,7 +434,7 @@ def test_a_cold_read_of_a_deleted_log_ends_well(cold_host: Host, cold_disk: Cold
     reply = client.fetch(wanted(5), max_wait_ms=0)
     cold_host.apply(m.RemoveTopicRecord(topic_id=TOPIC_ID))
     cold_host.drain()
-    assert only(reply.take()).error_code in (0, Error.UNKNOWN_TOPIC_ID)
+    assert only(reply.take()).error_code in (0, Error.UNKNOWN_TOPIC_OR_PARTITION)
     assert not client.connection.is_aborted
 
 

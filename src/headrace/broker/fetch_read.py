@@ -90,8 +90,7 @@ def gather(
             partition = replicas.find(wanted.topic, wanted.index)
         else:
             partition = replicas.find_by_id(wanted.topic_id, wanted.index)
-            if partition.topic_id != wanted.topic_id:
-                raise Refused(Error.INCONSISTENT_TOPIC_ID)
+            wanted.known_as = partition.topic
         epoch = wanted.current_leader_epoch
         partition.require_leader(epoch if epoch >= 0 else NO_EPOCH)  # any negative one is none, in Fetch alone
         if terms.is_follower:
@@ -100,7 +99,16 @@ def gather(
     except (Refused, DiskError, LogDamaged) as error:
         if not isinstance(error, Refused):
             logger.error("%s can't be read: %s", wanted, error)
-        return Gathered(wanted, refusal(wanted.index, _error_of(error), terms.version), None, None)
+        code = _error_of(error)
+        if code is Error.UNKNOWN_TOPIC_ID and wanted.known_as:
+            code = _gone(replicas, wanted.known_as)
+        return Gathered(wanted, refusal(wanted.index, code, terms.version), None, None)
+
+
+def _gone(replicas: Replicas, topic: str) -> Error:
+    """Of a topic that was deleted while it was fetched. As in Kafka, such a fetch goes by the name that it had."""
+    is_made_again = topic in replicas.image.topic_ids
+    return Error.INCONSISTENT_TOPIC_ID if is_made_again else Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _gather(

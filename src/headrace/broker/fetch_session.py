@@ -42,6 +42,7 @@ class FetchedPartition:
         "fetch_offset",
         "fetcher_log_start_offset",
         "index",
+        "known_as",
         "last_fetched_epoch",
         "max_bytes",
         "told_high_watermark",
@@ -54,6 +55,8 @@ class FetchedPartition:
         self.topic = topic
         """Empty when the client speaks of topics by id."""
         self.topic_id = topic_id
+        self.known_as = ""
+        """What the topic of the id was called when it was found last."""
         self.index = wanted.partition
         self.told_high_watermark = -1
         self.told_log_start_offset = -1
