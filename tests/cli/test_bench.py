@@ -182,8 +182,10 @@ def test_a_topic_without_a_leader_is_told_at_once(tmp_path: Path) -> None:
     (lost,) = (tmp_path / "two").glob("*-0")
     node.data = tmp_path / "one"
     node.start()
-    for what in ("produce", "consume", "latency"):
-        done = headrace("bench", what, "--topic", lost.name.removesuffix("-0"), "--bootstrap", node.bootstrap)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert "has a leader" in done.stderr
-    assert node.stop() == 0
+    try:
+        for what in ("produce", "consume", "latency"):
+            done = headrace("bench", what, "--topic", lost.name.removesuffix("-0"), "--bootstrap", node.bootstrap)
+            assert (done.returncode, done.stdout) == (1, "")
+            assert "has a leader" in done.stderr
+    finally:
+        assert node.stop() == 0
