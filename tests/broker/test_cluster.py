@@ -132,7 +132,7 @@ def test_a_producer_without_a_name_or_with_half_an_identity_is_refused() -> None
                 response = await ask(peer, request, 5)
                 assert response.error_code == Error.INVALID_REQUEST
                 assert (response.producer_id, response.producer_epoch) == (-1, -1)
-            response = await ask(peer, wanted(transactional_id="t"), 5)
+            response = await ask(peer, wanted(transactional_id="t", transaction_timeout_ms=1000), 5)
             assert response.error_code == Error.COORDINATOR_NOT_AVAILABLE
             response = await ask(peer, wanted(transactional_id=None, producer_id=5, producer_epoch=0), 5)
             assert response.error_code == Error.NONE
