@@ -179,8 +179,8 @@ def test_settings_are_read_as_a_node_reads_them(tmp_path: Path) -> None:
     assert findings[0] == Finding(Level.GOOD, "settings", text)
     assert "zookeeper.connect is left out" in findings[1].text
     assert len(findings) == 2
-    _, findings = settings_findings(None, toml, {})
-    assert findings == [Finding(Level.GOOD, "settings", "A node takes all 2 of them.")]
+    _, findings = settings_findings(None, toml, {"HEADRACE_LOG_DIRS": "/srv/a"})
+    assert findings == [Finding(Level.GOOD, "settings", "A node takes all 3 of them.")]
 
 
 def test_a_listener_on_all_addresses_is_told_as_that(tmp_path: Path) -> None:
