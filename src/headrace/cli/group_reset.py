@@ -31,9 +31,7 @@ def reset(
     group: GroupName,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to", metavar="WHERE", help="beginning, end, an offset, or a time as 2h or 2026-01-31T12:00Z."
-        ),
+        typer.Option("--to", metavar="WHERE", help="beginning, end, an offset, or a time as 2h or 2026-01-31T12:00Z."),
     ] = None,
     by: Annotated[
         int | None, typer.Option("--by", metavar="N", help="So many on from where it is, or back with -N.")
