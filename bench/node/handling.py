@@ -45,6 +45,12 @@ async def feed(folder: str, batch: int) -> float:
         def writelines(self, list_of_data: Any) -> None:
             pass
 
+        def pause_reading(self) -> None:
+            pass
+
+        def resume_reading(self) -> None:
+            pass
+
         def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
             pass
 
