@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
@@ -47,8 +48,21 @@ def restartable(tmp_path: Path) -> Iterator[Process]:
     assert process.defects == []
 
 
+@pytest.fixture(autouse=True)
+def all_closed() -> Iterator[None]:
+    """Those of a test that failed too: one that is left to the collector can keep it waiting for ever."""
+    yield
+    for member in Member.made:
+        member.is_closing = True
+        with suppress(RuntimeError):  # it is closed already
+            member.client.close()
+    Member.made.clear()
+
+
 class Member:
     """A consumer, what it owns now, and what it has read. It commits what it read before it gives anything up."""
+
+    made: ClassVar[list[Member]] = []
 
     def __init__(self, bootstrap: str, group: str, topics: list[str], **settings: Any) -> None:
         defaults = {"group.protocol": "consumer", "auto.offset.reset": "earliest", "enable.auto.commit": False}
@@ -57,6 +71,7 @@ class Member:
         self.read: list[tuple[str, int, int]] = []
         self.rebalances = 0
         self.is_closing = False
+        self.made.append(self)
         self.client.subscribe(topics, on_assign=self._assigned, on_revoke=self._revoked)
 
     @property
