@@ -92,6 +92,16 @@ def test_wrong_order_of_calls_is_a_clear_error() -> None:
     run(scenario())
 
 
+async def must_abort(producer: TransactionalProducer, client: Client) -> None:
+    """Of the broken transaction nothing is seen, and the next one works."""
+    with pytest.raises(MustAbort):
+        await producer.commit()
+    await producer.abort()
+    async with producer.transaction():
+        producer.send_soon("out", b"after", partition=1)
+    assert await visible(client) == [b"after"]
+
+
 @pytest.mark.parametrize(("topic", "partition"), [("out", 7), ("no/name", 0)], ids=["a partition", "a topic"])
 def test_a_record_for_what_is_not_there_breaks_the_transaction(topic: str, partition: int) -> None:
     """Else the offsets of what was read would be committed without what was made of it."""
@@ -104,12 +114,7 @@ def test_a_record_for_what_is_not_there_breaks_the_transaction(topic: str, parti
             await producer.send("out", b"good", partition=0)
             await producer.send_offsets({("in", 0): 4}, GroupMember("g"))
             producer.send_soon(topic, b"lost", partition=partition)
-            with pytest.raises(MustAbort):
-                await producer.commit()
-            await producer.abort()
-            async with producer.transaction():
-                producer.send_soon("out", b"after", partition=1)
-            assert await visible(client) == [b"after"]
+            await must_abort(producer, client)
 
     run(scenario())
 
@@ -125,12 +130,7 @@ def test_a_refused_record_breaks_the_transaction_and_the_next_one_works() -> Non
                 producer.send_soon("out", bytes(5000), partition=1),
             )
             await asyncio.wait([good, bad])
-            with pytest.raises(MustAbort):
-                await producer.commit()
-            await producer.abort()
-            async with producer.transaction():
-                producer.send_soon("out", b"after", partition=1)
-            assert await visible(client) == [b"after"]
+            await must_abort(producer, client)
 
     run(scenario())
 
