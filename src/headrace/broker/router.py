@@ -90,7 +90,7 @@ class Router:
         self._loop = loop
         self._last: Route | None = None
         self._elements_max = elements_max
-        self._tasks: dict[asyncio.Task[None], None] = {}
+        self._tasks: dict[asyncio.Task[Message], None] = {}
 
     def handle(self, connection: Connection, frame: memoryview) -> RequestFigures | None:
         """What a listener calls with each frame. Raises ProtocolError for what ends the connection."""
@@ -124,9 +124,12 @@ class Router:
         slot = connection.reserve()
         connection.mute()
 
-        async def answer() -> None:
+        def answer(task: asyncio.Task[Message]) -> None:
+            del self._tasks[task]
+            if task.cancelled():
+                return
             try:
-                message = await work
+                message = task.result()
                 slot.fill(write_response(message, request.version, request.correlation_id))
                 count_errors(message, errors)
                 connection.unmute()
@@ -134,9 +137,9 @@ class Router:
                 logger.exception("%s v%d of %s failed", request.api.name, request.version, connection)
                 connection.abort()
 
-        task = self._loop.create_task(answer())
+        task = self._loop.create_task(work)
         self._tasks[task] = None
-        task.add_done_callback(self._tasks.pop)
+        task.add_done_callback(answer)
 
     def _unsupported(self, connection: Connection, request: Unsupported) -> None:
         if request.api_key != API_VERSIONS_KEY:
