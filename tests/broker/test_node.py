@@ -19,6 +19,7 @@ from headrace.raft.metadata_log import format_voter
 from headrace.raft.quorum import ReplicaKey, Voter, VoterSet
 from headrace.storage.clean_shutdown import CLEAN_SHUTDOWN
 from headrace.storage.closed_logs import CLOSED_LOGS
+from headrace.storage.disk import SyncFailed
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
 
@@ -160,6 +161,18 @@ def test_hazard_8_a_sync_that_fails_while_a_node_starts_ends_the_start() -> None
 
     run(check())
     assert not [task for task in tasks if task._log_traceback], "nobody heard of these failures"
+
+
+def test_hazard_8_a_failed_sync_of_a_partition_stops_a_node_whose_metadata_is_on_that_disk() -> None:
+    async def check() -> None:
+        async with running() as node:
+            assert node._directories is not None
+            (directory,) = node._directories.all
+            directory.disk.go_offline(SyncFailed("t-0", "a test"))
+            async with asyncio.timeout(20):
+                assert "t-0" in str(await node.failed)
+
+    run(check())
 
 
 def test_the_metadata_is_in_one_of_the_log_directories() -> None:

@@ -99,6 +99,7 @@ class Node:
         "_listeners",
         "_loop",
         "_metadata",
+        "_metadata_home",
         "_now_ms",
         "_observation",
         "_on_sync_failed",
@@ -128,6 +129,7 @@ class Node:
         self._directories: Directories | None = None
         self._dynamic = DynamicConfig(Dynamic(config, config.identity.node_id))
         self._metadata: MetadataService | None = None
+        self._metadata_home: LogDirectory | None = None
         self._replicas: Replicas | None = None
         self._coordinators: Coordinators | None = None
         self._upkeep: Upkeep | None = None
@@ -189,7 +191,8 @@ class Node:
             cluster_id=self.cluster_id,
             node_id=self.id,
         )
-        metadata = self._metadata = self._open_metadata(self._metadata_directory(disks, directories), handles, indexes)
+        home = self._metadata_home = self._metadata_directory(disks, directories)
+        metadata = self._metadata = self._open_metadata(home, handles, indexes)
         await metadata.start()
         if self.failed.done():  # nothing is to be done with folders on the word of metadata that failed
             raise self.failed.result()
@@ -454,7 +457,11 @@ class Node:
         return -1 if self._lifecycle is None else self._lifecycle.epoch
 
     def _directory_offline(self, directory: LogDirectory) -> None:
-        if self._lifecycle is not None:
+        if directory is self._metadata_home:
+            # Not when something is to be written next: until then everybody would be sent here, and refused.
+            assert directory.offline is not None
+            self._fail(directory.offline)
+        elif self._lifecycle is not None:
             self._lifecycle.beat_now()
 
     def _offline_directories(self) -> list[bytes]:
