@@ -96,6 +96,10 @@ def test_operations_are_told_when_asked() -> None:
             request = asking("orders", include_topic_authorized_operations=True)
             assert (await ask(peer, request, 12)).topics[0].topic_authorized_operations == 0b110111111000
             assert (await ask(peer, asking("orders"), 12)).topics[0].topic_authorized_operations == -(2**31)
+            request = asking("no-such", include_topic_authorized_operations=True)
+            missing = (await ask(peer, request, 12)).topics[0]
+            assert missing.error_code == Error.UNKNOWN_TOPIC_OR_PARTITION
+            assert missing.topic_authorized_operations == 0b110111111000
 
     run(check())
 

@@ -131,6 +131,9 @@ class TopicMetadata:
                 )
                 for topic in described
             ]
+            for other in others:
+                if other.name is not None:
+                    other.topic_authorized_operations = TOPIC_OPERATIONS
         response = m.MetadataResponse(
             cluster_id=self._cluster_id,
             controller_id=any_active_broker(image, request.correlation_id),
