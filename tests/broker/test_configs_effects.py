@@ -200,6 +200,13 @@ def test_preallocate_takes_the_disk_when_a_segment_begins(tmp_path: Path) -> Non
             last = files(tmp_path / "t-0", ".log")[-1]
             assert (tmp_path / "t-0" / last).stat().st_size == 1 << 20
             assert [record.value for record in await read_all(peer, "t")] == [b"a", b"b", b"c"]
+            await create(peer, "from-the-first", segment_bytes=str(1 << 20), preallocate="true")
+            (first,) = files(tmp_path / "from-the-first-0", ".log")
+            assert (tmp_path / "from-the-first-0" / first).stat().st_size == 1 << 20
+        assert (tmp_path / "from-the-first-0" / first).stat().st_size == 0, "a clean stop gives back what is not used"
+        async with node_in(tmp_path) as (_, peer):
+            await send(peer, b"d", topic="from-the-first")
+            assert [record.value for record in await read_all(peer, "from-the-first")] == [b"d"]
 
     run(check())
 

@@ -260,6 +260,11 @@ class LogConfig(Group, scope=Scope.TOPIC):
     def delete(self) -> bool:
         return "delete" in self.cleanup_policy
 
+    @property
+    def preallocated_bytes(self) -> int:
+        """Of a segment that begins."""
+        return self.segment_bytes if self.preallocate else 0
+
     @classmethod
     def of_broker(cls, texts: Mapping[str, str], base: LogConfig | None = None) -> LogConfig:
         """What a topic that sets nothing has, under these texts of the broker's settings; the rest as in `base`.

@@ -417,9 +417,8 @@ class Log:
         return new
 
     def create_segment(self, base_offset: int, now_ms: int) -> Segment:
-        preallocate_bytes = self._config.segment_bytes if self._config.preallocate else 0
         try:
-            return Segment.create(self.place, base_offset, now_ms, preallocate_bytes)
+            return Segment.create(self.place, base_offset, now_ms, self._config.preallocated_bytes)
         except DiskError:
             # An empty file must not stay: batches are going to be appended to the segment before it.
             try:

@@ -97,7 +97,7 @@ def open_log(
         saved, without_index = _compare(place, segments, saved, saved.closed)
     if not len(segments):
         start_offset = max(saved.log_start_offset, restart_offset)
-        segments.append(Segment.create(place, start_offset, now_ms))
+        segments.append(Segment.create(place, start_offset, now_ms, config.preallocated_bytes))
         snapshots.remove_above(start_offset)
     elif saved.is_clean and not segments.active.size_bytes and saved.recovery_point > segments.active.base_offset:
         logger.warning("%s was emptied after a clean stop; the log is recovered", segments.active.full_path())
@@ -113,7 +113,7 @@ def open_log(
     if log_end_offset < log_start_offset:
         logger.warning("%s ends before its start at offset %d; it goes on there, empty", place.folder, log_start_offset)
         recovery.drop(0)
-        segments.append(Segment.create(place, log_start_offset, now_ms))
+        segments.append(Segment.create(place, log_start_offset, now_ms, config.preallocated_bytes))
         snapshots.remove_above(-1)
         log_end_offset = log_start_offset
         producers = ProducerState(log_start_offset)
