@@ -40,14 +40,13 @@ class GroupConfig(Group):
         doc="The protocols that groups may use.",
     )
     group_coordinator_append_linger_ms: int = integer(
-        default=5,
+        default=-1,
         least=-1,
-        honoured=False,
-        kafka="Here what one round of the loop decides is written together, without a pause.",
-        doc="How long the coordinator collects what it writes.",
+        why="Here what one round of the loop decides is written together, without a pause.",
+        doc="How long the coordinator collects what it writes; -1 lets it choose.",
     )
     group_coordinator_threads: int = integer(
-        default=4, least=1, honoured=False, kafka="Here a node is one loop.", doc="The threads of the coordinator."
+        default=4, least=1, why="Here a node is one loop.", doc="The threads of the coordinator."
     )
     group_consumer_session_timeout_ms: int = integer(
         default=45_000,

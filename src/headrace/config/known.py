@@ -277,7 +277,7 @@ def _setting(row: str, section: Section) -> Setting:
     more: dict[str, Any] = {}
     if bounds and bounds[0]:
         more["least"] = int(bounds[0].removesuffix(".."))
-    setting = Setting(kind, None, doc, change=_MODES[mode], name=name, why=section.why, honoured=False, **more)
+    setting = Setting(kind, None, doc, change=_MODES[mode], name=name, why=section.why, **more)
     if default:
         setting.default = setting.parse(default)
     elif kind is Kind.LIST:

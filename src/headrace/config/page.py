@@ -118,8 +118,7 @@ def effect_of(setting: Setting) -> str:
     """What becomes of a value, and why when it has no effect."""
     if setting.effect is Effect.HONOURED:
         return "honoured"
-    why = setting.why or setting.kafka
-    return f"{setting.effect.value}: {why[:1].lower()}{why[1:]}" if why else setting.effect.value
+    return f"{setting.effect.value}: {setting.why[:1].lower()}{setting.why[1:]}"
 
 
 def _known_section(section: Section) -> str:

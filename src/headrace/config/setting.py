@@ -70,7 +70,6 @@ class Setting:
         "choices",
         "default",
         "doc",
-        "honoured",
         "kafka",
         "kind",
         "least",
@@ -97,7 +96,6 @@ class Setting:
         synonyms: tuple[str, ...] = (),
         change: Change = Change.RESTART,
         kafka: str = "",
-        honoured: bool = True,
         why: str = "",
         refuses: bool = False,
         name: str = "",
@@ -117,7 +115,6 @@ class Setting:
         self.synonyms = synonyms
         self.change = change
         self.kafka = kafka
-        self.honoured = honoured and not why
         self.why = why
         self.refuses = refuses
 
@@ -165,6 +162,10 @@ class Setting:
                 return ",".join(value)
             case _:
                 return str(value.value if isinstance(value, Enum) else value)
+
+    @property
+    def honoured(self) -> bool:
+        return not self.why
 
     @property
     def effect(self) -> Effect:
@@ -224,7 +225,6 @@ class Setting:
                     # Of several names the first can be set while brokers run, as in Kafka.
                     change=Change.CLUSTER if synonym == self.synonyms[0] else Change.RESTART,
                     kafka=self.kafka,
-                    honoured=self.honoured,
                     why=self.why,
                     refuses=self.refuses,
                     name=synonym,

@@ -37,8 +37,7 @@ class TransactionConfig(Group):
     add_partitions_to_txn_retry_backoff_ms: int = integer(
         default=20,
         least=0,
-        honoured=False,
-        kafka="Here the request waits at the coordinator, and goes on as soon as the transaction before is complete.",
+        why="Here the request waits at the coordinator, and goes on as soon as the transaction before is complete.",
         doc="How long a produce waits before it asks again, when the transaction before is not complete yet.",
     )
     add_partitions_to_txn_retry_backoff_max_ms: int = integer(
