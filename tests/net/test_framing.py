@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
 from headrace.net.budget import Budget
-from headrace.net.framing import RECEIVE_BYTES, SPARES_MAX, TRUSTED_BYTES, FrameProtocol, Receiver
+from headrace.net.framing import FRAME_STEPS, RECEIVE_BYTES, SPARES_MAX, TRUSTED_BYTES, FrameProtocol, Receiver
 
 
 class Collector(FrameProtocol):
@@ -138,6 +138,30 @@ def test_a_connection_waits_for_room_in_the_budget() -> None:
     assert three.wants_bytes
     three.drop_frames()
     assert receiver.budget.held_bytes == 0
+
+
+def test_how_long_a_frame_has_hardly_come_on_is_told_by_a_clock() -> None:
+    receiver = Receiver(64 << 20, Budget(3 << 20))
+    fast, slow, waiting = Collector(receiver), Collector(receiver), Collector(receiver)
+    everybody = (fast, slow, waiting)
+    assert [one.ticks_without_coming(7) for one in everybody] == [0, 0, 0]
+    for protocol in everybody:
+        protocol.feed((1500 << 10).to_bytes(4) + b"x")
+    for now in range(10, 20):
+        for protocol in everybody:
+            protocol.look_at_frame(now)
+        assert [one.ticks_without_coming(now) for one in everybody] == [0, now - 10, 0]
+        fast.feed(bytes((1500 << 10) // FRAME_STEPS + 1))
+        slow.feed(b"x")
+    slow.drop_frames()
+    assert slow.ticks_without_coming(20) == 0
+    # Who waited begins anew, and so does the next frame.
+    for now in (20, 21):
+        waiting.look_at_frame(now)
+        assert waiting.ticks_without_coming(now) == now - 20
+    waiting.feed(bytes((1500 << 10) - 1) + (1500 << 10).to_bytes(4))
+    waiting.look_at_frame(30)
+    assert waiting.ticks_without_coming(30) == 0
 
 
 def test_who_leaves_the_queue_lets_the_next_one_in() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from headrace.errors import HeadraceError, ProtocolError
+from headrace.net.budget import Budget
 from headrace.net.connection import Connection, Slot
 from headrace.net.framing import RECEIVE_BYTES
 from headrace.net.listener import Limits, Listener
@@ -47,8 +48,8 @@ class Echo:
 
 
 @asynccontextmanager
-async def listening(handler: Any, **limits: Any) -> AsyncIterator[tuple[Listener, int]]:
-    listener = Listener("test", handler, Limits(**limits))
+async def listening(handler: Any, budget: Budget | None = None, **limits: Any) -> AsyncIterator[tuple[Listener, int]]:
+    listener = Listener("test", handler, Limits(**limits), budget)
     _, port = await listener.start("127.0.0.1", 0)
     try:
         yield listener, port
@@ -313,6 +314,62 @@ def test_a_client_that_stops_in_the_middle_of_a_request_is_disconnected(run: Run
                 await reader.readexactly(1)
             assert listener.counters.slow_closed == 1
             assert listener.budget.held_bytes == 0
+            writer.close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_hazard_15_clients_that_announce_large_requests_and_send_a_trickle_make_room_for_others(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with listening(Echo(), Budget((3 << 20) + 100)) as (listener, port):
+            trickling = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+            for _, writer in trickling:
+                writer.write((1 << 20).to_bytes(4) + b"the beginning")
+            await eventually(lambda: listener.budget.held_bytes > 3 << 20)
+
+            async def trickle() -> None:
+                while True:
+                    for _, writer in trickling:
+                        writer.write(b"x")
+                    await asyncio.sleep(0.1)
+
+            going_on = asyncio.ensure_future(trickle())
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            body = bytes(2 << 20)
+            writer.write(framed(body)[:100])
+            await eventually(lambda: listener.budget.waiting)
+            writer.write(framed(body)[100:])
+            assert await read_frame(reader) == body
+            going_on.cancel()
+            # No more of them were closed than it took.
+            assert (listener.counters.slow_closed, len(listener.connections)) == (2, 2)
+            writer.close()
+            for _, writer in trickling:
+                writer.close()
+
+    with caplog.at_level(logging.WARNING):
+        run(scenario())
+    assert "hardly anything comes of its request of 1048580 bytes, and others wait for the memory" in caplog.text
+
+
+@on_every_loop
+def test_a_client_that_waited_for_memory_has_all_its_time_from_then_on(run: Run) -> None:
+    async def scenario() -> None:
+        async with listening(Echo(), Budget(1000)) as (listener, port):
+            listener.budget.hold(1000)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(framed(b"a request")[:8])
+            await eventually(lambda: listener.budget.waiting)
+            (connection,) = listener.connections.values()
+            await eventually(lambda: listener.tick - connection.active_at > 4)
+            listener.budget.give_back(1000)
+            assert connection.is_inside_frame
+            assert connection.active_at == listener.tick
+            writer.write(framed(b"a request")[8:])
+            assert await read_frame(reader) == b"a request"
             writer.close()
 
     run(scenario())

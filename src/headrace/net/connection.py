@@ -460,7 +460,11 @@ class Connection(FrameProtocol):
         return bool(self._slots)
 
     def look(self, now: int) -> None:
-        """Now and then: does the client take what is there for it? What the system buffers counts as taken."""
+        """Now and then: does the client take what is there for it, and send what it began?
+
+        What the system buffers counts as taken.
+        """
+        self.look_at_frame(now)
         unsent_bytes = self._written_bytes
         if not unsent_bytes:
             self._stalled_at = None

@@ -16,7 +16,8 @@ RECEIVE_BYTES: Final = 256 << 10
 TRUSTED_BYTES: Final = 2 << 20
 """A frame up to this size gets its buffer at once. A larger one gets it as its bytes come, so that a length alone takes
 no memory; it counts against the budget in full."""
-
+FRAME_STEPS: Final = 30
+"""A frame has come on when so large a part of it came: what is little for a large one is much for a small one."""
 
 SPARES_MAX: Final = 4
 
@@ -55,7 +56,19 @@ class Receiver:
 class FrameProtocol(asyncio.BufferedProtocol):
     """A protocol that is told of frames instead of bytes. A frame is valid until `frame_received` returns."""
 
-    __slots__ = ("_backlog", "_filled", "_frame", "_held_bytes", "_receiver", "_rest", "_room", "_size", "_stopped")
+    __slots__ = (
+        "_backlog",
+        "_came_at",
+        "_came_bytes",
+        "_filled",
+        "_frame",
+        "_held_bytes",
+        "_receiver",
+        "_rest",
+        "_room",
+        "_size",
+        "_stopped",
+    )
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -65,6 +78,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._room = 0  # how much of the frame the buffer is for
         self._size = 0  # of the whole of it; 0 while its length is not known
         self._held_bytes = 0
+        self._came_at = 0  # when somebody saw that the frame had come on
+        self._came_bytes = 0  # how much of it was there then; 0 when nobody has looked at it yet
         self._backlog = b""  # bytes that came while the reader was stopped
         self._stopped = False
 
@@ -83,7 +98,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         raise NotImplementedError
 
     def progressed(self) -> None:
-        """More of an unfinished frame came."""
+        """More of an unfinished frame came, or can come from now on."""
 
     def frame_completed(self) -> None:
         """A frame that came in parts is whole, and follows."""
@@ -106,6 +121,21 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def is_inside_frame(self) -> bool:
         """A part of a frame is here, and there is room for the rest."""
         return self._rest is not None
+
+    def look_at_frame(self, now: int) -> None:
+        """Now and then, by any clock: does the frame come on that memory is held for?"""
+        if self._held_bytes and (not self._came_bytes or (self._filled - self._came_bytes) * FRAME_STEPS >= self._size):
+            self._came_at = now
+            self._came_bytes = self._filled
+
+    def ticks_without_coming(self, now: int) -> int:
+        """For how long it has not, as far as `look_at_frame` could see."""
+        return now - self._came_at if self._came_bytes else 0
+
+    @property
+    def frame_bytes(self) -> int:
+        """The size of an unfinished frame, with its length; 0 while there is none, or its length is not there yet."""
+        return self._size
 
     @property
     def is_stopped(self) -> bool:
@@ -191,6 +221,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _granted(self) -> None:
         self._held_bytes = self._size
         self._open_rest()
+        self.progressed()
         self.reading_changed()
 
     def _open_rest(self) -> None:
@@ -242,6 +273,6 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def _release(self) -> None:
         held, self._held_bytes = self._held_bytes, 0
         self._frame = self._rest = None
-        self._filled = self._room = self._size = 0
+        self._filled = self._room = self._size = self._came_bytes = 0
         if held:
             self._receiver.budget.give_back(held)

@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 BACKLOG = 1024
 TICK_MS = 250
 """How exact idle times are. A connection notes the tick and not the clock, which would cost more than the rest."""
+TRICKLING_MS = 2000
+"""How long a request may hardly come on while others have to wait for the memory that is held for it."""
 
 
 @plain
@@ -209,6 +211,14 @@ class Listener:
                 connection.abort()
             elif connection.is_inside_frame and self.tick - connection.active_at > slow_ticks:
                 logger.warning("closing %s: it stopped in the middle of a request", connection)
+                self.counters.slow_closed += 1
+                connection.abort()
+            elif self.budget.waiting and connection.ticks_without_coming(self.tick) >= TRICKLING_MS // TICK_MS:
+                logger.warning(
+                    "closing %s: hardly anything comes of its request of %d bytes, and others wait for the memory",
+                    connection,
+                    connection.frame_bytes,
+                )
                 self.counters.slow_closed += 1
                 connection.abort()
             elif self.tick - connection.active_at > idle_ticks and not connection.waiting_replies:
