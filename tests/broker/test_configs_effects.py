@@ -237,13 +237,17 @@ def test_flush_messages_and_flush_ms_bring_records_to_the_disk() -> None:
     run(check())
 
 
-def test_limits_on_connections_count_for_those_who_come_later() -> None:
+def test_limits_on_connections_count_on_all_listeners_for_those_who_come_later() -> None:
     async def check() -> None:
-        async with running() as node, connected(node) as peer:
+        two = {
+            "listeners": "ONE://127.0.0.1:0,TWO://127.0.0.1:0",
+            "listener_security_protocol_map": "ONE:PLAINTEXT,TWO:PLAINTEXT",
+        }
+        async with running(**two) as node, connected(node) as peer:
 
             async def is_let_in() -> bool:
                 try:
-                    async with connected(node) as other:
+                    async with connected(node, 1) as other:
                         await other.call(m.MetadataRequest(topics=[]), 12, 10)
                 except Disconnected:
                     return False

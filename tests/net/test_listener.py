@@ -11,6 +11,7 @@ import pytest
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection, Slot
+from headrace.net.crowd import Crowd
 from headrace.net.framing import RECEIVE_BYTES
 from headrace.net.listener import Limits, Listener
 from tests.net.loops import Run, on_every_loop
@@ -412,6 +413,44 @@ def test_connections_beyond_the_limits_are_refused(run: Run) -> None:
                 assert await read_frame(reader) == b"welcome"
                 writer.close()
                 kept[1][1].close()
+
+    run(scenario())
+
+
+@on_every_loop
+def test_limits_on_connections_count_over_all_listeners_that_share_them(run: Run) -> None:
+    async def scenario() -> None:
+        for limits in (
+            Limits(connections=3),
+            Limits(connections_per_address=3),
+            Limits(connections_by_address={"127.0.0.1": 3}),
+        ):
+            crowd = Crowd()
+            listeners = [Listener(name, Echo(), limits, crowd=crowd) for name in ("one", "two")]
+            one, two = [(await listener.start("127.0.0.1", 0))[1] for listener in listeners]
+            kept = [await asyncio.open_connection("127.0.0.1", port) for port in (one, two, two)]
+            await eventually(lambda crowd=crowd: crowd.count == 3)
+            for port in (one, two):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                    await reader.readexactly(1)
+                writer.close()
+            assert [(listener.counters.accepted, listener.counters.refused) for listener in listeners] == [
+                (1, 1),
+                (2, 1),
+            ]
+            kept[1][1].close()
+            await eventually(lambda crowd=crowd: crowd.count == 2)
+            reader, writer = await asyncio.open_connection("127.0.0.1", one)
+            writer.write(framed(b"welcome"))
+            assert await read_frame(reader) == b"welcome"
+            writer.close()
+            for _, writer in kept:
+                writer.close()
+            await eventually(lambda crowd=crowd: not crowd.count)
+            assert not crowd.by_address
+            for listener in listeners:
+                await listener.stop()
 
     run(scenario())
 

@@ -13,6 +13,7 @@ from headrace.metadata.image import Endpoint
 from headrace.metrics.requests import RequestFigures, Stopwatch
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
+from headrace.net.crowd import Crowd
 from headrace.net.listener import Limits, Listener
 
 logger = logging.getLogger(__name__)
@@ -55,8 +56,10 @@ class Listeners:
             slow_ms=config.connections_max_stalled_ms,
         )
         stopwatch = stopwatch or Stopwatch(lambda: 0)
+        crowd = Crowd()
         self.all = [
-            Listener(address.name, _nothing, limits, self.budget, stopwatch=stopwatch) for address in config.addresses()
+            Listener(address.name, _nothing, limits, self.budget, stopwatch=stopwatch, crowd=crowd)
+            for address in config.addresses()
         ]
         self._log: RequestLog | None = None
         self.endpoints: list[Endpoint] = []

@@ -90,13 +90,16 @@ class ListenerConfig(Group):
         default=INT32_MAX,
         least=0,
         change=Change.CLUSTER,
-        doc="The most connections of a listener at one time. Beyond it, a new one is closed at once.",
+        kafka="Kafka lets who comes beyond it wait to be accepted.",
+        doc="The most connections of the node at one time, over all of its listeners. Beyond it, a new one is closed "
+        "at once.",
     )
     max_connections_per_ip: int = integer(
         default=INT32_MAX,
         least=0,
         change=Change.CLUSTER,
-        doc="The most connections from one address at one time.",
+        doc="The most connections from one address at one time, over all of the node's listeners. Beyond it, a new one "
+        "is closed at once.",
     )
     max_connections_per_ip_overrides: str = string(
         default="",

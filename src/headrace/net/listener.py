@@ -12,6 +12,7 @@ from headrace.errors import HeadraceError
 from headrace.metrics.requests import RequestFigures, Stopwatch
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
+from headrace.net.crowd import Crowd
 from headrace.net.framing import Receiver
 from headrace.plain import field, plain
 
@@ -26,7 +27,7 @@ TRICKLING_MS = 2000
 
 @plain
 class Limits:
-    """What a listener allows its clients."""
+    """What a listener allows its clients. Listeners that share a crowd count their connections together."""
 
     frame_bytes: int = 100 << 20
     connections: int = 0x7FFFFFFF
@@ -61,12 +62,12 @@ class Listener:
     """
 
     __slots__ = (
-        "_by_address",
         "_server",
         "_timer",
         "budget",
         "connections",
         "counters",
+        "crowd",
         "handler",
         "limits",
         "name",
@@ -83,19 +84,20 @@ class Listener:
         budget: Budget | None = None,
         counters: Counters | None = None,
         stopwatch: Stopwatch | None = None,
+        crowd: Crowd | None = None,
     ) -> None:
         self.name = name
         self.handler = handler
         self.limits = limits or Limits()
         self.budget = budget or Budget(512 << 20)
         self.counters = counters or Counters()
+        self.crowd = crowd or Crowd()
         self.stopwatch = stopwatch or Stopwatch(lambda: 0)
         self.receiver = Receiver(self.limits.frame_bytes, self.budget)
         self.tick = 0
         self.connections: dict[int, Connection] = {}
         self._server: asyncio.Server | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._by_address: dict[str, int] = {}
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address, whose port was chosen by the system if it was 0."""
@@ -163,33 +165,28 @@ class Listener:
 
     def _opened(self, connection: Connection) -> None:
         host = connection.peer_host
-        count = self._by_address.get(host, 0)
         self.connections[id(connection)] = connection
-        self._by_address[host] = count + 1
-        limits = self.limits
+        crowd, limits = self.crowd, self.limits
+        count = crowd.join(host)
         most = limits.connections_by_address.get(host, limits.connections_per_address)
-        if len(self.connections) > limits.connections or count >= most:
+        if crowd.count > limits.connections or count > most:
             self.counters.refused += 1
             logger.warning(
                 "%s: refusing a connection from %s, which has %d; there are %d in all",
                 self.name,
                 host,
-                count,
-                len(self.connections) - 1,
+                count - 1,
+                crowd.count - 1,
             )
             connection.abort()
         else:
             self.counters.accepted += 1
-            logger.debug("%s has come; there are %d in all", connection, len(self.connections))
+            logger.debug("%s has come; there are %d in all", connection, crowd.count)
 
     def _closed(self, connection: Connection) -> None:
         del self.connections[id(connection)]
-        left = self._by_address[connection.peer_host] - 1
-        if left:
-            self._by_address[connection.peer_host] = left
-        else:
-            del self._by_address[connection.peer_host]
-        logger.debug("%s is gone; there are %d in all", connection, len(self.connections))
+        self.crowd.leave(connection.peer_host)
+        logger.debug("%s is gone; there are %d in all", connection, self.crowd.count)
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
