@@ -82,6 +82,28 @@ def test_a_producer_goes_on_after_an_error_with_the_next_epoch() -> None:
     """)
 
 
+def test_a_producer_that_goes_on_after_its_transaction_was_aborted_may_ask_again() -> None:
+    """The answer to InitProducerId was lost, once with the transaction open and once after its time."""
+    Coordinator().play("""
+        init a                  -> 0:0
+        add a 0:0 t-0           -> NONE
+        init a expected=0:0     -> waits
+        marked a
+        answer init             -> 0:1
+        init a expected=0:0     -> 0:1
+        init a expected=0:1     -> 0:2
+        init a expected=0:0     -> PRODUCER_FENCED
+    """)
+    Coordinator().play("""
+        init a timeout=30000    -> 0:0
+        add a 0:0 t-0           -> NONE
+        wait 40000
+        marked a
+        init a expected=0:0     -> 0:1
+        init a expected=0:0     -> 0:1
+    """)
+
+
 def test_a_zombie_that_goes_on_does_not_abort_the_transaction_of_its_successor() -> None:
     Coordinator().play("""
         init a                  -> 0:0
@@ -133,6 +155,7 @@ def test_the_end_that_used_the_epochs_up_may_be_asked_again() -> None:
         marked a
         abort a 0:32766         -> 1:0
         init a expected=0:32766 -> 1:0
+        init a expected=0:32766 -> 1:0
         commit a 0:32766        -> INVALID_PRODUCER_ID_MAPPING
     """)
 
@@ -157,7 +180,58 @@ def test_fencing_uses_the_last_epoch_up() -> None:
         init a                  -> waits
         markers a               -> abort 0:32767 t-0
         marked a
+        answer init             -> 1:1
+    """)
+
+
+def test_a_producer_that_is_fenced_with_its_epochs_used_up_goes_on_with_another_id() -> None:
+    """Epoch 32767 is the markers' alone: what it began could never end."""
+    late = """
+        init a timeout=30000    -> 0:0
+        wear-out a 32766
+        add a 0:32766 t-0       -> NONE
+        wait 40000
+        markers a               -> abort 0:32767 t-0
+        marked a
+    """
+    Coordinator().play(f"""{late}
+        abort a 0:32766         -> 1:0
+        abort a 0:32766         -> 1:0          # the answer was lost
+        init a expected=0:32766 -> 1:0
+    """)
+    Coordinator().play(f"""{late}
+        fail-over
+        init a expected=0:32766 -> 1:0
+        init a expected=0:32766 -> 1:0
+        add a 1:0 t-0           -> NONE
+        commit a 1:0            -> 1:1
+        markers a               -> commit 1:1 t-0
+    """)
+    Coordinator().play("""
+        init a                  -> 0:0
+        wear-out a 32766
+        add a 0:32766 t-0       -> NONE
+        init a expected=0:32766 -> waits
+        markers a               -> abort 0:32767 t-0
+        marked a
         answer init             -> 1:0
+    """)
+
+
+def test_who_has_its_epochs_used_up_is_fenced_when_there_is_a_producer_id_for_it() -> None:
+    Coordinator().play("""
+        init a timeout=30000    -> 0:0
+        wear-out a 32766
+        add a 0:32766 t-0       -> NONE
+        have-producer-ids no
+        init a                  -> COORDINATOR_LOAD_IN_PROGRESS
+        wait 40000
+        state a                 -> Ongoing
+        have-producer-ids yes
+        wait 10000
+        markers a               -> abort 0:32767 t-0
+        marked a
+        abort a 0:32766         -> 1:0
     """)
 
 

@@ -204,15 +204,19 @@ class TransactionShard:
                     transactional_id, lambda now: self.init_producer_id(body, reply, now), reply, init_error, now_ms
                 )
             case Start.AFTER_ABORT:
+                fenced = self._fenced(transaction, now_ms)
+                if fenced is None:
+                    return Outcome(replies=[(reply, init_error(Error.COORDINATOR_LOAD_IN_PROGRESS))])
                 outcome = self._wait(
                     transactional_id, lambda now: self.init_producer_id(body, reply, now), reply, init_error, now_ms
                 )
-                self._fence(outcome, transaction, now_ms)
+                self._decide_end(outcome, fenced, now_ms)
                 return outcome
             case Start.SAME:
+                self._remember(transactional_id, client, expected)
                 return self._initialize(transaction, client, timeout_ms, reply, now_ms)
             case Start.NEXT_EPOCH:
-                self._remember(transactional_id, client.bumped(), NO_EPOCH if expected is None else client)
+                self._remember(transactional_id, client.bumped(), expected)
                 return self._initialize(transaction, client.bumped(), timeout_ms, reply, now_ms)
             case Start.NEW_ID | Start.KEPT:
                 return self._change_id(transaction, expected, body, timeout_ms, reply, now_ms)
@@ -245,7 +249,7 @@ class TransactionShard:
             if producer_id is None:
                 return Outcome(replies=[(reply, init_error(Error.COORDINATOR_LOAD_IN_PROGRESS))])
             client = Identity(producer_id, 0)
-        self._remember(transaction.transactional_id, client, NO_EPOCH if expected is None else before)
+        self._remember(transaction.transactional_id, client, expected)
         if transaction.state is not State.ONGOING:
             return self._initialize(transaction, client, timeout_ms, reply, now_ms)
         response = m.InitProducerIdResponse(
@@ -258,10 +262,10 @@ class TransactionShard:
         self._decide(outcome, transaction.kept(client, timeout_ms, now_ms))
         return outcome
 
-    def _remember(self, transactional_id: str, client: Identity, before: Identity | int) -> None:
+    def _remember(self, transactional_id: str, client: Identity, expected: Identity | None) -> None:
         """A producer that asks again, because the answer was lost, shows the epoch that it had before (KIP-360)."""
-        if isinstance(before, Identity):
-            self._last_epochs[transactional_id] = (client, before.producer_epoch)
+        if expected is not None:
+            self._last_epochs[transactional_id] = (client, expected.producer_epoch)
         else:
             self._last_epochs.pop(transactional_id, None)
 
@@ -373,13 +377,19 @@ class TransactionShard:
                 return Outcome(replies=[(reply, end_error(Error.COORDINATOR_LOAD_IN_PROGRESS))])
         after = ended(transaction, is_commit, client_version, now_ms, new_producer_id=producer_id)
         outcome = Outcome(replies=[(reply, ended_response(after.client))])
-        self._decide(outcome, after)
-        self._mark(outcome, after, now_ms)
+        self._decide_end(outcome, after, now_ms)
         return outcome
 
-    def _fence(self, outcome: Outcome, transaction: Transaction, now_ms: int) -> None:
-        """Aborted without its producer, which is fenced."""
-        after = ended(transaction, False, self._version, now_ms, is_fence=True)
+    def _fenced(self, transaction: Transaction, now_ms: int) -> Transaction | None:
+        """Aborted without its producer, which is fenced. None when that needs a producer id, and none is at hand."""
+        producer_id = None
+        if transaction.client.is_exhausted:
+            producer_id = self._take_producer_id()
+            if producer_id is None:
+                return None
+        return ended(transaction, False, self._version, now_ms, is_fence=True, new_producer_id=producer_id)
+
+    def _decide_end(self, outcome: Outcome, after: Transaction, now_ms: int) -> None:
         self._decide(outcome, after)
         self._mark(outcome, after, now_ms)
 
@@ -469,8 +479,8 @@ class TransactionShard:
         outcome = Outcome(is_atomic=False)
         for transactional_id in self._open:
             transaction = self.transactions[transactional_id]
-            if transaction.is_timed_out(now_ms):
-                self._fence(outcome, transaction, now_ms)
+            if transaction.is_timed_out(now_ms) and (fenced := self._fenced(transaction, now_ms)) is not None:
+                self._decide_end(outcome, fenced, now_ms)
         if self._open:
             self._watch_open(now_ms)
         return outcome

@@ -96,12 +96,13 @@ class Transaction:
 
     def initialized(self, client: Identity, timeout_ms: int, now_ms: int) -> Transaction:
         """Its producer starts with this identity, and no transaction is open."""
+        is_told_again = client == self.client
         return replace(
             self,
             state=self._next(Event.INITIALIZED),
             producer_id=client.producer_id,
             producer_epoch=client.producer_epoch,
-            previous_producer_id=self.producer_id,
+            previous_producer_id=self.previous_producer_id if is_told_again else self.producer_id,
             next_producer_id=NO_PRODUCER,
             next_producer_epoch=NO_EPOCH,
             timeout_ms=timeout_ms,
