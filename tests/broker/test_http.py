@@ -16,6 +16,7 @@ from headrace.broker.http import BadRequest, HttpReply, HttpRequest, HttpServer,
 from headrace.config import NodeConfig
 from headrace.config.http import AUTO_PORT, HttpAddress, HttpConfig
 from headrace.errors import HeadraceError, Refused
+from headrace.net.binding import Binding
 from tests.broker.nodes import run, running
 
 
@@ -300,6 +301,29 @@ def test_a_port_that_is_taken_is_a_sentence_unless_any_will_do() -> None:
             server = HttpServer(page)
             _, other = await server.start("127.0.0.1", port, may_differ=True)
             assert other not in (port, 0)
+            await server.stop()
+
+    run(check())
+
+
+def test_a_port_that_another_listens_on_first_is_taken_though_both_had_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    take = Binding.take
+
+    async def check() -> None:
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(("127.0.0.1", 0))
+            port = other.getsockname()[1]
+
+            async def take_and_be_late(host: str, port: int) -> Binding:
+                taken = await take(host, port)
+                other.listen()
+                return taken
+
+            monkeypatch.setattr(Binding, "take", take_and_be_late)
+            server = HttpServer(page)
+            _, chosen = await server.start("127.0.0.1", port, may_differ=True)
+            assert chosen not in (port, 0)
             await server.stop()
 
     run(check())

@@ -14,7 +14,7 @@ from typing import Final, cast
 
 from headrace.errors import HeadraceError
 from headrace.named_tuple import NamedTuple
-from headrace.net.listener import cannot_listen, to_look_up
+from headrace.net.binding import Binding, cannot_listen
 
 logger = logging.getLogger(__name__)
 
@@ -77,41 +77,45 @@ class _Head(NamedTuple):
 class HttpServer:
     """`answer` makes the reply to a request, at once."""
 
-    __slots__ = ("_answer", "_connections", "_loop", "_server", "_sweeping", "long_replies")
+    __slots__ = ("_answer", "_binding", "_connections", "_loop", "_sweeping", "long_replies")
 
     def __init__(self, answer: Callable[[HttpRequest], HttpReply]) -> None:
         """In the loop that it will run in."""
         self._answer = answer
         self._loop = asyncio.get_running_loop()
         self._connections: dict[_HttpConnection, None] = {}
-        self._server: asyncio.Server | None = None
+        self._binding: Binding | None = None
         self._sweeping: asyncio.TimerHandle | None = None
         self.long_replies = 0
 
     async def start(self, host: str, port: int, *, may_differ: bool = False) -> tuple[str, int]:
         """Listens; returns the address. Where the port `may_differ`, any free one is taken when it is in use."""
         try:
-            self._server = await self._listen(host, port)
+            binding = await self._listen(host, port)
         except OSError as error:
             if not may_differ or error.errno != errno.EADDRINUSE:
                 raise HeadraceError(f"http.listen: {cannot_listen(error, host, port)}") from error
-            self._server = await self._listen(host, 0)
-        found = self._server.sockets[0].getsockname()
-        return str(found[0]), int(found[1])
+            binding = await self._listen(host, 0)
+        self._binding = binding
+        return binding.host, binding.port
 
-    async def _listen(self, host: str, port: int) -> asyncio.Server:
-        return await self._loop.create_server(
-            lambda: _HttpConnection(self), to_look_up(host), port, backlog=CONNECTIONS_MAX
-        )
+    async def _listen(self, host: str, port: int) -> Binding:
+        binding = await Binding.take(host, port)
+        try:
+            await binding.serve(lambda: _HttpConnection(self), CONNECTIONS_MAX)
+        except OSError:
+            binding.close()
+            raise
+        return binding
 
     async def stop(self) -> None:
-        if self._server is None:
+        if self._binding is None:
             return
-        self._server.close()
+        self._binding.close()
         for connection in list(self._connections):
             connection.abort()
-        await self._server.wait_closed()
-        self._server = None
+        await self._binding.wait_closed()
+        self._binding = None
         if self._sweeping is not None:
             self._sweeping.cancel()
 

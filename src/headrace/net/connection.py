@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.errors import ProtocolError
 from headrace.metrics.requests import RequestFigures
+from headrace.net.binding import plain_host
 from headrace.net.framing import FrameProtocol
 from headrace.net.sending import IS_POSSIBLE, Run, Sending
 
@@ -430,7 +431,7 @@ class Connection(FrameProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername") or ("", 0)
-        self.peer_host, self.peer_port = address[0], address[1]
+        self.peer_host, self.peer_port = plain_host(address[0]), address[1]
         self.active_at = self.listener.tick
         transport.set_write_buffer_limits(high=self.listener.limits.write_bytes)
         self.listener._opened(self)

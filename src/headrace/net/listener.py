@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from headrace.errors import HeadraceError
 from headrace.metrics.requests import RequestFigures, Stopwatch
+from headrace.net.binding import Binding, cannot_listen
 from headrace.net.budget import Budget
 from headrace.net.connection import Connection
 from headrace.net.crowd import Crowd
@@ -62,7 +61,7 @@ class Listener:
     """
 
     __slots__ = (
-        "_server",
+        "_binding",
         "_timer",
         "budget",
         "connections",
@@ -96,7 +95,7 @@ class Listener:
         self.receiver = Receiver(self.limits.frame_bytes, self.budget)
         self.tick = 0
         self.connections: dict[int, Connection] = {}
-        self._server: asyncio.Server | None = None
+        self._binding: Binding | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -107,31 +106,27 @@ class Listener:
 
     async def bind(self, host: str, port: int) -> tuple[str, int]:
         """Take the address, without anyone being able to connect yet."""
-        loop = asyncio.get_running_loop()
         try:
-            self._server = await loop.create_server(
-                lambda: Connection(self), to_look_up(host), port, backlog=BACKLOG, start_serving=False
-            )
+            binding = self._binding = await Binding.take(host, port)
         except OSError as error:
             raise HeadraceError(cannot_listen(error, host, port)) from error
-        address = self._server.sockets[0].getsockname()
-        return str(address[0]), int(address[1])
+        return binding.host, binding.port
 
     async def serve(self) -> None:
         """Accept connections."""
-        assert self._server is not None
-        host, port = self._server.sockets[0].getsockname()[:2]
+        binding = self._binding
+        assert binding is not None
         try:
-            await self._server.start_serving()
+            await binding.serve(lambda: Connection(self), BACKLOG)
         except OSError as error:  # two may take an address, and one may listen on it
-            raise HeadraceError(cannot_listen(error, host, port)) from error
+            raise HeadraceError(cannot_listen(error, binding.host, binding.port)) from error
         self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._ticked)
 
     async def stop(self, grace_seconds: float = 0) -> None:
         """Accept no more, give replies under way a moment, then close everything."""
-        if self._server is None:
+        if self._binding is None:
             return
-        self._server.close()
+        self._binding.close()
         deadline = asyncio.get_running_loop().time() + grace_seconds
         while (
             any(c.waiting_replies for c in self.connections.values()) and asyncio.get_running_loop().time() < deadline
@@ -142,10 +137,10 @@ class Listener:
         await asyncio.sleep(0)
         for connection in list(self.connections.values()):
             connection.abort()
-        await self._server.wait_closed()
+        await self._binding.wait_closed()
         if self._timer is not None:
             self._timer.cancel()
-        self._server = None
+        self._binding = None
 
     def close_stalled(self, stalled_ms: int) -> int:
         """Disconnects who has not read its replies for so long: others need the memory. Returns how many those were."""
@@ -222,19 +217,3 @@ class Listener:
                 logger.info("closing %s: idle for %d ms", connection, idle_ticks * TICK_MS)
                 self.counters.idle_closed += 1
                 connection.close()
-
-
-def to_look_up(host: str) -> Any:
-    """The host that a loop is to listen on, in bytes: for a string, uvloop loads the codec of international names."""
-    return [host.encode()] if host and host.isascii() else host or None
-
-
-def cannot_listen(error: OSError, host: str, port: int) -> str:
-    """Why, in a sentence, and what to do."""
-    if error.errno == errno.EADDRINUSE:
-        return f"{host}:{port} is in use by another process. Stop it, or choose another port."
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"this machine has no address {host}. Use one of its own, 127.0.0.1 or 0.0.0.0."
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"listening on port {port} is not permitted. Choose one above 1023."
-    return f"can't listen on {host}:{port} ({error.strerror or error}). Use an address of this machine."

@@ -19,7 +19,7 @@ from headrace.testing.disk import Crash
 from headrace.testing.sim.clock import RIGHT
 from headrace.testing.sim.network import Network
 from headrace.testing.sim.process import CURRENT, Process
-from headrace.testing.sim.server import SimServer
+from headrace.testing.sim.server import SimServer, SimSocket
 from headrace.testing.sim.trace import Trace
 
 HANDLE_SECONDS: Final = 2e-6
@@ -145,11 +145,14 @@ class SimLoop(asyncio.BaseEventLoop):
     async def create_server(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
         backlog = options.pop("backlog", 100)
         starting = options.pop("start_serving", True)
+        bound: SimSocket | None = options.pop("sock", None)
         _refuse(options, "reuse_address", "reuse_port", "family", "flags")
-        hosts = [host] if host is None or isinstance(host, str) else list(host)
-        server = SimServer(self, protocol_factory, backlog)
-        for name in hosts:
-            self.network.listen(server, name.decode() if isinstance(name, bytes) else name, port or 0)
+        if bound is not None:
+            server = bound.server
+            server.take(protocol_factory, backlog)
+        else:
+            server = SimServer(self, protocol_factory, backlog)
+            server.bind(host, port or 0)
         if starting:
             await server.start_serving()
         return server
@@ -159,8 +162,16 @@ class SimLoop(asyncio.BaseEventLoop):
         transport = await self.network.connect(protocol_factory, host, port)
         return transport, transport.get_protocol()
 
-    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
-        address = self.network.resolve(host).address_seen_by(self.network.own_host())
+    def new_socket(self, family: int, kind: int) -> SimSocket:
+        """One to listen on; the network has one family, and takes it for both."""
+        return SimSocket(SimServer(self))
+
+    async def getaddrinfo(self, host: Any, port: Any, *, flags: int = 0, **_: Any) -> Any:
+        name = host.decode() if isinstance(host, bytes) else host
+        if flags & socket.AI_PASSIVE:
+            address = self.network.address_to_listen_on(name)
+        else:
+            address = self.network.resolve(name).address_seen_by(self.network.own_host())
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, int(port or 0)))]
 
     # --- what a process asks its system -------------------------------------------------------------------------------

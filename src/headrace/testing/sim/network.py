@@ -216,6 +216,9 @@ class Network:
 
     # --- listening ----------------------------------------------------------------------------------------------------
 
+    def address_to_listen_on(self, name: str | None) -> str:
+        return _address(name, self.resolve(name))
+
     def listen(self, server: SimServer, name: str | None, port: int) -> None:
         process = CURRENT.get()
         if process is not None:

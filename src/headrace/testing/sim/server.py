@@ -31,7 +31,7 @@ class SimServer(asyncio.AbstractServer):
         "process",
     )
 
-    def __init__(self, loop: SimLoop, protocol_factory: Any, backlog: int) -> None:
+    def __init__(self, loop: SimLoop, protocol_factory: Any = None, backlog: int = 100) -> None:
         self.process = CURRENT.get()
         self.context = copy_context()
         self._loop = loop
@@ -46,13 +46,18 @@ class SimServer(asyncio.AbstractServer):
 
     @property
     def sockets(self) -> tuple[SimSocket, ...]:
-        return tuple(SimSocket(address, port) for _, address, port in self._addresses)
+        return tuple(SimSocket(self, address, port) for _, address, port in self._addresses)
 
     def get_loop(self) -> SimLoop:
         return self._loop
 
     def is_serving(self) -> bool:
         return self._is_serving
+
+    def take(self, protocol_factory: Any, backlog: int) -> None:
+        """What a server that was bound before lets in."""
+        self._protocol_factory = protocol_factory
+        self._backlog = backlog
 
     async def start_serving(self) -> None:
         self._is_serving = True
@@ -75,6 +80,11 @@ class SimServer(asyncio.AbstractServer):
 
     async def wait_closed(self) -> None:
         await asyncio.shield(self._closed)
+
+    def bind(self, name: str | None, port: int) -> tuple[str, int]:
+        self._loop.network.listen(self, name, port)
+        _, address, port = self._addresses[-1]
+        return address, port
 
     # --- for the network ----------------------------------------------------------------------------------------------
 
@@ -113,13 +123,26 @@ class SimServer(asyncio.AbstractServer):
 
 
 class SimSocket:
-    """As much of a socket as callers ask of a server's: its name."""
+    """As much of a socket as callers ask of a server's. Two can't be bound to one address, listening or not."""
 
-    __slots__ = ("_address", "_port")
+    __slots__ = ("_address", "_port", "server")
 
-    def __init__(self, address: str, port: int) -> None:
+    def __init__(self, server: SimServer, address: str = "", port: int = 0) -> None:
+        self.server = server
         self._address = address
         self._port = port
 
+    def setsockopt(self, *_: int) -> None:
+        pass
+
+    def bind(self, address: tuple[Any, ...]) -> None:
+        self._address, self._port = self.server.bind(address[0], address[1])
+
+    def listen(self, backlog: int) -> None:
+        """Its server is the one that lets clients in."""
+
     def getsockname(self) -> tuple[str, int]:
         return self._address, self._port
+
+    def close(self) -> None:
+        self.server.close()
