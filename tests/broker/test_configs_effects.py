@@ -239,11 +239,11 @@ def test_flush_messages_and_flush_ms_bring_records_to_the_disk() -> None:
 
 def test_limits_on_connections_count_on_all_listeners_for_those_who_come_later() -> None:
     async def check() -> None:
-        two = {
-            "listeners": "ONE://127.0.0.1:0,TWO://127.0.0.1:0",
-            "listener_security_protocol_map": "ONE:PLAINTEXT,TWO:PLAINTEXT",
-        }
-        async with running(**two) as node, connected(node) as peer:
+        two, protocols = "ONE://127.0.0.1:0,TWO://127.0.0.1:0", "ONE:PLAINTEXT,TWO:PLAINTEXT"
+        async with (
+            running(listeners=two, listener_security_protocol_map=protocols) as node,
+            connected(node) as peer,
+        ):
 
             async def is_let_in() -> bool:
                 try:

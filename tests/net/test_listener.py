@@ -397,7 +397,8 @@ def test_idle_connections_are_closed_and_busy_ones_are_not(run: Run) -> None:
 @on_every_loop
 def test_connections_beyond_the_limits_are_refused(run: Run) -> None:
     async def scenario() -> None:
-        for limits in ({"connections": 2}, {"connections_per_address": 2}):
+        either: list[dict[str, Any]] = [{"connections": 2}, {"connections_per_address": 2}]
+        for limits in either:
             async with listening(Echo(), **limits) as (listener, port):
                 kept = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
                 await eventually(lambda listener=listener: len(listener.connections) == 2)
