@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -326,7 +327,7 @@ def test_a_port_that_another_listens_on_first_is_taken_though_both_had_it(monkey
             assert chosen not in (port, 0)
             await server.stop()
 
-    run(check())
+    uvloop.run(check())  # which says nothing of it
 
 
 # --- the pages of a node ----------------------------------------------------------------------------------------------
