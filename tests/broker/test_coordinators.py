@@ -24,6 +24,7 @@ def test_a_group_finds_its_coordinator_and_the_state_topic_is_created_for_it() -
         async with running() as node, connected(node) as peer:
             found = await ask(peer, m.FindCoordinatorRequest(key="g", key_type=GROUP), 3)
             assert (found.error_code, found.node_id, found.port) == (0, 1, node.endpoints[0].port)
+            assert found.error_message == "NONE", "as Kafka says it"
             topics = [m.MetadataRequest.MetadataRequestTopic(name="__consumer_offsets")]
             (topic,) = (await ask(peer, m.MetadataRequest(topics=topics), 9)).topics
             assert topic.is_internal
@@ -38,10 +39,10 @@ def test_many_coordinators_are_found_at_once() -> None:
         async with running(transaction_state_log_num_partitions="3") as node, connected(node) as peer:
             request = m.FindCoordinatorRequest(coordinator_keys=["a", "b", "a"], key_type=TRANSACTION)
             found = await ask(peer, request, 6)
-            assert [(one.key, one.error_code, one.node_id) for one in found.coordinators] == [
-                ("a", 0, 1),
-                ("b", 0, 1),
-                ("a", 0, 1),
+            assert [(one.key, one.error_code, one.error_message, one.node_id) for one in found.coordinators] == [
+                ("a", 0, "", 1),
+                ("b", 0, "", 1),
+                ("a", 0, "", 1),
             ]
 
     run(check())

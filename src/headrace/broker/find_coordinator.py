@@ -82,7 +82,7 @@ class FindCoordinator:
         found = self._find(image, body.key_type, body.key, listener)
         return m.FindCoordinatorResponse(
             error_code=found.error_code,
-            error_message=found.error_message,
+            error_message=found.error_message or "NONE",  # Kafka's words for no error, and for none of many none
             node_id=found.node_id,
             host=found.host,
             port=found.port,
@@ -100,7 +100,7 @@ class FindCoordinator:
         if partition is None or endpoint is None:
             return _none(key, Error.COORDINATOR_NOT_AVAILABLE)
         return m.FindCoordinatorResponse.Coordinator(
-            key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port, error_message=None
+            key=key, node_id=partition.leader, host=endpoint.host, port=endpoint.port, error_message=""
         )
 
 

@@ -135,7 +135,8 @@ class OffsetsConfig(Group):
     )
     offsets_topic_segment_bytes: int = integer(
         default=100 * MIB,
-        least=1,
+        least=1 * MIB,
+        kafka="Kafka takes less, and then can't create the topic.",
         doc="The segments of __consumer_offsets: small ones are compacted and loaded sooner.",
     )
     offsets_topic_replication_factor: int = short(

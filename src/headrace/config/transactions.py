@@ -71,7 +71,8 @@ class TransactionConfig(Group):
     )
     transaction_state_log_segment_bytes: int = integer(
         default=100 * MIB,
-        least=1,
+        least=1 * MIB,
+        kafka="Kafka takes less, and then can't create the topic.",
         doc="The segments of __transaction_state: small ones are compacted and loaded sooner.",
     )
     transaction_state_log_load_buffer_size: int = integer(
