@@ -139,7 +139,7 @@ def test_offsets_are_set_and_shown_before(cli: Cli, topic: str, group: str, opti
     } in told["offsets"]
     assert offset(cli, topic, group) == expected
     assert cli.done("group", "reset", group, "--to", str(expected), "--topic", f"{topic}:0", "--yes").out == (
-        f"Group {group} is there already; nothing was changed.\n"
+        f"The offsets of group {group} are there already; nothing was changed.\n"
     )
 
 

@@ -89,7 +89,7 @@ def reset(
         print_json({"group": group, "dry_run": dry_run, "offsets": [change.as_json() for change in found]})
         return
     if not moved:
-        say(f"Group {group} is there already; nothing was changed.")
+        say(f"The offsets of group {group} are there already; nothing was changed.")
         return
     _print(found)
     say(f"{'Would set' if dry_run else 'Set'} {plural(len(moved), 'offset')} of group {group}.")
