@@ -214,7 +214,7 @@ def test_a_group_that_refuses_a_member_says_so_in_poll() -> None:
             consumer.subscribe(["in"])
             with pytest.raises(Refused, match="UNSUPPORTED_ASSIGNOR"):
                 await consumer.poll()
-            with pytest.raises(TypeError, match="list of names"):
+            with pytest.raises(ValueError, match="list of names"):
                 consumer.subscribe("in")
             with pytest.raises(ValueError, match="new protocol"):
                 client.group_consumer("b-group", protocol="classic").subscribe(pattern="in")

@@ -31,6 +31,7 @@ from headrace.client.errors import (
     NotSent,
     Uncertain,
     Unreachable,
+    WrongArgument,
 )
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.group_consumer import GroupConsumer
@@ -78,4 +79,5 @@ __all__ = [
     "Uncertain",
     "Unreachable",
     "UpgradeType",
+    "WrongArgument",
 ]

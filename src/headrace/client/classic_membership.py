@@ -143,6 +143,8 @@ class ClassicMembership(Membership):
         except HeadraceError as error:
             _log.info("%s could not be taken up, and the group is joined again: %s", partitions, error)
             self._is_news.set()
+        except Exception as error:
+            self._broke(error)
 
     async def _beat(self) -> None:
         response: m.HeartbeatResponse = await self._call(
@@ -176,8 +178,8 @@ class ClassicMembership(Membership):
         if giving is not None:
             giving.cancel()
             await asyncio.gather(giving, return_exceptions=True)
-        owned, self._owned = self._owned, []
-        await self._owner.take(owned)
+        await self._owner.take(self._owned)  # again, when whoever leaves has broken this off
+        self._owned = []
 
     def _lose(self) -> None:
         if self._giving is not None:

@@ -13,8 +13,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from headrace.client.arguments import items, text
 from headrace.client.backoff import Backoff
-from headrace.client.errors import Unreachable
+from headrace.client.errors import Closed, Unreachable, WrongArgument
 from headrace.client.link import Link
 from headrace.client.metadata import Metadata, TopicInfo
 from headrace.client.settings import Settings
@@ -73,6 +74,13 @@ class Cluster:
     def backoff(self) -> Backoff:
         return Backoff(self.settings.retry_backoff_s, self.settings.retry_backoff_max_s, self._chance)
 
+    def check_usable(self) -> None:
+        """A client is of use until it is closed, and in the loop that it was made in."""
+        if self.is_closed:
+            raise Closed(_CLOSED)
+        if asyncio.get_running_loop() is not self._loop:
+            raise WrongArgument("The client was made in another event loop: make one in this loop.")
+
     # --- requests -----------------------------------------------------------------------------------------------------
 
     def link(self, node_id: int, owner: object = None) -> Link | None:
@@ -81,6 +89,7 @@ class Cluster:
         Answers come in the order of the requests, so a fetch that waits for records holds up whatever follows it:
         who fetches owns its links.
         """
+        self.check_usable()
         node = self.metadata.nodes.get(node_id)
         if node is None:
             return None
@@ -99,10 +108,13 @@ class Cluster:
 
     async def call_any(self, message: Message, timeout_s: float | None = None) -> Any:
         """Ask the brokers one after another until one answers; Unreachable when none does."""
+        self.check_usable()
         failures: dict[str, HeadraceError] = {}
         for link in self._candidates():
             try:
                 return await link.call(message, timeout_s)
+            except WrongArgument:
+                raise
             except HeadraceError as error:
                 if self.is_closed:
                     raise
@@ -187,7 +199,8 @@ class Cluster:
         return Refused(Error.LEADER_NOT_AVAILABLE, f"{topic}-{index} has no leader: {_WAIT}")
 
     def want(self, name: str) -> None:
-        """From now on the metadata is to know this topic."""
+        """From now on the metadata is to know this topic. One that can't be asked for would spoil it for the others."""
+        text("topic", name, empty=True)  # of a foreign member too, which may have subscribed to anything
         self._wanted[name] = None
 
     async def _create_missing(self, name: str) -> None:
@@ -204,8 +217,7 @@ class Cluster:
     async def refresh(self) -> None:
         """Ask for the metadata now. Who asks while that is under way for the same topics gets the same answer."""
         while True:
-            if self.is_closed:
-                raise Disconnected("the client is closed.")
+            self.check_usable()
             if self._refreshing is None:
                 self._refreshing_count = len(self._wanted)
                 self._refreshing = self._loop.create_task(self._refresh())
@@ -215,7 +227,7 @@ class Cluster:
             if is_whole:
                 break
         if refreshing.cancelled():
-            raise Disconnected("the client is closed.")
+            raise Closed(_CLOSED)
         refreshing.result()
 
     def refresh_soon(self) -> None:
@@ -297,6 +309,8 @@ class Cluster:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+_CLOSED: Final = "The client is closed: make another one."
+_ADDRESSES: Final = "an address such as 127.0.0.1:9092, or a list of them"
 _WAIT: Final = "wait until one of its brokers is up."
 
 
@@ -308,10 +322,12 @@ def _topic_error(name: str, error: Error) -> Refused:
 
 def parse_addresses(bootstrap: str | Sequence[str]) -> list[Address]:
     """Host and port of "host:port,host:port", or of a list of them; [::1]:9092 for IPv6, 9092 without a port."""
-    texts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)
-    addresses = [_parse_address(text.strip()) for text in texts if text.strip()]
+    given = bootstrap.split(",") if isinstance(bootstrap, str) else items("bootstrap", bootstrap, _ADDRESSES)
+    for one in given:
+        text("bootstrap", one, empty=True)
+    addresses = [_parse_address(one.strip()) for one in given if one.strip()]
     if not addresses:
-        raise ValueError("a client needs the address of at least one broker, such as 127.0.0.1:9092.")
+        raise WrongArgument("A client needs the address of at least one broker, such as 127.0.0.1:9092.")
     return addresses
 
 
@@ -319,6 +335,6 @@ def _parse_address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
-    if not port.isdigit() or not 0 < int(port) < 65536 or not host:
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or not host:
         raise ValueError(f"{text} is not an address: write host:port, such as 127.0.0.1:9092.")
     return host.removeprefix("[").removesuffix("]"), int(port)

@@ -6,11 +6,14 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, Self
 
+from headrace.client.arguments import INT64_MAX, mapping, one_of, refuse, seconds, whole
+from headrace.client.arguments import partition as checked_partition
+from headrace.client.arguments import partitions as checked_partitions
 from headrace.client.cluster import Cluster
 from headrace.client.errors import Closed, Unreachable
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.fetcher import RESET_TIMES, Fetcher, Fetching, Reset
-from headrace.client.offsets import EARLIEST, LATEST, OffsetAt, list_offsets
+from headrace.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, list_offsets
 from headrace.client.reading import Reading
 
 __all__ = ["Consumer"]
@@ -55,10 +58,13 @@ class Consumer:
         partition_bytes_max: int = 1 << 20,
         prefetch_bytes_max: int = 16 << 20,
     ) -> None:
-        if auto_offset_reset not in ("earliest", "latest", "none"):
-            raise ValueError(f"auto_offset_reset is 'earliest', 'latest' or 'none', not {auto_offset_reset!r}.")
-        if isolation_level not in ("read_uncommitted", "read_committed"):
-            raise ValueError(f"isolation_level is 'read_uncommitted' or 'read_committed', not {isolation_level!r}.")
+        one_of("auto_offset_reset", auto_offset_reset, "earliest", "latest", "none")
+        one_of("isolation_level", isolation_level, "read_uncommitted", "read_committed")
+        whole("fetch_min_bytes", fetch_min_bytes)
+        whole("fetch_max_bytes", fetch_max_bytes, 1)
+        whole("fetch_max_wait_ms", fetch_max_wait_ms)
+        whole("partition_bytes_max", partition_bytes_max, 1)
+        whole("prefetch_bytes_max", prefetch_bytes_max, 1, INT64_MAX)
         self._cluster = cluster
         self._closed = closed
         self._reset: Reset = auto_offset_reset
@@ -84,8 +90,9 @@ class Consumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions and no others. Those that were assigned before keep their positions."""
+        self._check_open()
         known, kept = self._fetcher.readings, {}
-        for topic, index in partitions:
+        for topic, index in checked_partitions("partitions", partitions):
             kept[topic, index] = known.get((topic, index)) or Reading(topic, index, RESET_TIMES.get(self._reset))
             self._cluster.want(topic)
         self._fetcher.readings = kept
@@ -99,6 +106,8 @@ class Consumer:
 
     def seek(self, topic: str, partition: int, offset: int, leader_epoch: int = -1) -> None:
         """Go on at an offset. With the leader epoch of the record before it, a truncated log is found out."""
+        whole("offset", offset, 0, INT64_MAX)
+        whole("leader_epoch", leader_epoch, -1)
         self._reading(topic, partition).seek(offset, leader_epoch)
         self._fetcher.pump()
 
@@ -112,7 +121,8 @@ class Consumer:
 
     async def seek_to_time(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
         """Go on at the first record that is not older than a time, or at the end when there is none."""
-        chosen = partitions or tuple(self._fetcher.readings)
+        whole("timestamp_ms", timestamp_ms, 0, INT64_MAX)
+        chosen = self._chosen(partitions)
         found = await self.offsets_for_times(dict.fromkeys(chosen, timestamp_ms))
         for topic, index in chosen:
             at = found[topic, index]
@@ -137,15 +147,13 @@ class Consumer:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Give out nothing of these partitions until `resume`."""
-        for topic, index in partitions:
-            reading = self._reading(topic, index)
+        for reading in [self._reading(*key) for key in checked_partitions("partitions", partitions)]:
             reading.is_paused = True
             self._ready.pop(reading, None)
         self._fetcher.pump()
 
     def resume(self, *partitions: TopicPartition) -> None:
-        for topic, index in partitions:
-            reading = self._reading(topic, index)
+        for reading in [self._reading(*key) for key in checked_partitions("partitions", partitions)]:
             reading.is_paused = False
             if reading.has_records:
                 self._got_records(reading)
@@ -160,12 +168,21 @@ class Consumer:
         return await self._ends(partitions, LATEST)
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAt]:
+        self._check_open()
+        times_ms = mapping("times_ms", times_ms, "times by topic and partition, such as {('letters', 0): 0}")
+        checked_partitions("times_ms", times_ms)
+        for time_ms in times_ms.values():
+            whole("each of times_ms", time_ms, MAX_TIMESTAMP, INT64_MAX)
         return await list_offsets(self._cluster, times_ms, self._isolation_level)
 
     # --- records ------------------------------------------------------------------------------------------------------
 
     async def poll(self, max_records: int = 500, timeout_s: float | None = None) -> list[ConsumedRecord]:
         """Some records, at most `max_records`; empty when none come within the time-out (None: wait for ever)."""
+        if max_records.__class__ is not int or max_records < 1:
+            refuse("max_records", "a whole number from 1", max_records)
+        if timeout_s is not None:
+            seconds("timeout_s", timeout_s, zero=True)
         if records := self._take(max_records):
             return records
         try:
@@ -207,8 +224,7 @@ class Consumer:
         await self.close()
 
     def _take(self, max_records: int) -> list[ConsumedRecord]:
-        if self._is_closed:
-            raise Closed("The consumer is closed: make another one.")
+        self._check_open()
         taken: list[ConsumedRecord] = []
         while self._ready and len(taken) < max_records:
             reading = next(iter(self._ready))
@@ -223,8 +239,7 @@ class Consumer:
 
     async def _wait(self) -> None:
         """Until something has happened since the last look."""
-        if self._is_closed:
-            raise Closed("The consumer is closed: make another one.")
+        self._check_open()
         self._arrived.clear()
         await self._arrived.wait()
 
@@ -239,16 +254,30 @@ class Consumer:
             raise error
 
     def _reading(self, topic: str, partition: int) -> Reading:
+        self._check_open()
+        checked_partition("the partition to read", (topic, partition))
         reading = self._fetcher.readings.get((topic, partition))
         if reading is None:
             raise ValueError(f"{topic}-{partition} is not assigned to this consumer: assign it first.")
         return reading
 
     def _seek_to(self, timestamp_ms: int, partitions: Iterable[TopicPartition]) -> None:
-        for topic, index in tuple(partitions) or self.assignment:
-            self._reading(topic, index).seek(-1, reset_to_ms=timestamp_ms)
+        for reading in [self._reading(*key) for key in self._chosen(partitions)]:
+            reading.seek(-1, reset_to_ms=timestamp_ms)
         self._fetcher.pump()
 
+    def _chosen(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """These, all of which are assigned, or all that are."""
+        chosen = checked_partitions("partitions", partitions) or self.assignment
+        for topic, index in chosen:
+            self._reading(topic, index)
+        return chosen
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise Closed("The consumer is closed: make another one.")
+
     async def _ends(self, partitions: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-        found = await self.offsets_for_times(dict.fromkeys(partitions, timestamp_ms))
+        wanted = checked_partitions("partitions", partitions)
+        found = await self.offsets_for_times(dict.fromkeys(wanted, timestamp_ms))
         return {key: at.offset for key, at in found.items()}

@@ -171,6 +171,9 @@ class ConsumerMembership(Membership):
                 # Told what is owned, the coordinator says again what is to be owned.
                 self._is_said = False
                 self._is_news.set()
+            except Exception as error:
+                self._broke(error)
+                return
 
     async def _reconcile(self, assignment: m.ConsumerGroupHeartbeatResponse.Assignment) -> None:
         names = await self._names([topic.topic_id for topic in assignment.topic_partitions])

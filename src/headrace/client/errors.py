@@ -12,7 +12,12 @@ __all__ = [
     "NotSent",
     "Uncertain",
     "Unreachable",
+    "WrongArgument",
 ]
+
+
+class WrongArgument(HeadraceError, ValueError):
+    """An argument that no call can be made with: the sentence names it, and says what it can be. Nothing was done."""
 
 
 class Unreachable(HeadraceError):
@@ -20,7 +25,7 @@ class Unreachable(HeadraceError):
 
 
 class Closed(HeadraceError):
-    """The consumer was closed, maybe while somebody waited for records."""
+    """The client, producer or consumer was closed, maybe while somebody waited for it."""
 
 
 class NotSent(HeadraceError):

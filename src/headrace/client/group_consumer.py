@@ -9,6 +9,8 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Literal
 
+from headrace.client.arguments import function, one_of, seconds, text, texts, whole
+from headrace.client.arguments import partitions as checked_partitions
 from headrace.client.classic_membership import ClassicMembership
 from headrace.client.cluster import Cluster
 from headrace.client.consumer import Consumer
@@ -17,7 +19,7 @@ from headrace.client.coordinators import Coordinators
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.group_offsets import GroupOffsets
 from headrace.client.membership import Membership
-from headrace.client.transaction import GroupMember, OffsetToCommit
+from headrace.client.transaction import GroupMember, OffsetToCommit, checked_offsets
 from headrace.errors import HeadraceError
 
 __all__ = ["GroupConsumer"]
@@ -59,6 +61,9 @@ class GroupConsumer(Consumer):
         "_offsets",
         "_released",
         "_stopped",
+        "_telling",
+        "_turn_to_commit",
+        "_under_way",
         "assigned",
         "lost",
         "revoked",
@@ -85,8 +90,18 @@ class GroupConsumer(Consumer):
         **settings: Any,
     ) -> None:
         """`session_timeout_ms` and `heartbeat_s` are for the classic protocol; in the new one the group has them."""
-        if not group_id:
-            raise ValueError("a group needs an id that is not empty.")
+        text("group_id", group_id)
+        one_of("protocol", protocol, "consumer", "classic")
+        for name, given in (("instance_id", instance_id), ("rack", rack), ("assignor", assignor)):
+            if given is not None:
+                text(name, given)
+        if auto_commit_s is not None:
+            seconds("auto_commit_s", auto_commit_s)
+        whole("session_timeout_ms", session_timeout_ms, 1)
+        whole("rebalance_timeout_ms", rebalance_timeout_ms, 1)
+        seconds("heartbeat_s", heartbeat_s)
+        for name, callback in (("assigned", assigned), ("revoked", revoked), ("lost", lost)):
+            function(name, callback, "a coroutine function that takes a list of partitions")
         super().__init__(cluster, closed, **settings)
         self._coordinators = Coordinators(cluster)
         self._offsets = GroupOffsets(Coordinators(cluster))
@@ -126,6 +141,10 @@ class GroupConsumer(Consumer):
         self._released = asyncio.Event()
         self._done: dict[TopicPartition, OffsetToCommit] = {}
         """What is done with and not committed."""
+        self._under_way: dict[TopicPartition, OffsetToCommit] = {}
+        """What is being committed: if it is not, it is done with and not committed."""
+        self._turn_to_commit = asyncio.Lock()
+        self._telling: dict[asyncio.Task[None], None] = {}
         self._stopped: dict[TopicPartition, None] = {}
         """What is not to be read, although it may be on its way to be."""
         self._failure: HeadraceError | None = None
@@ -136,8 +155,10 @@ class GroupConsumer(Consumer):
 
     def subscribe(self, topics: Sequence[str] = (), *, pattern: str | None = None) -> None:
         """Share these topics, or all whose names match a pattern (RE2), with the members of the group."""
-        if isinstance(topics, str):
-            raise TypeError(f"topics are a list of names: subscribe([{topics!r}]).")
+        self._check_open()
+        topics = texts("topics", topics)
+        if pattern is not None:
+            text("pattern", pattern)
         for topic in topics:
             self._cluster.want(topic)
         self._membership.subscribe(topics, pattern)
@@ -155,27 +176,30 @@ class GroupConsumer(Consumer):
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit | int] | None = None) -> None:
         """Commit these offsets, or everything that was given out so far."""
+        self._check_open()
         if offsets is None:
             self._settle()
-            offsets, self._done = dict(self._done), {}
-            await self._offsets.commit(offsets, self._membership.member)
+            await self._commit(list(self._done))
         else:
-            await self._offsets.commit(offsets, self.member)
+            await self._offsets.commit(checked_offsets(offsets), self.member)
 
     async def committed(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, OffsetToCommit]:
         """What the group has committed for these partitions, as far as it has."""
-        return await self._offsets.committed(partitions, self._membership.member)
+        self._check_open()
+        return await self._offsets.committed(checked_partitions("partitions", partitions), self._membership.member)
 
     async def close(self) -> None:
         """Commit what is done, leave the group, stop reading."""
-        if self._auto_commit is not None:
-            self._auto_commit.cancel()
-            await asyncio.gather(self._auto_commit, return_exceptions=True)
-            self._auto_commit = None
-        await self._membership.leave(LEAVE_SECONDS)
-        await super().close()
-        self._coordinators.close()
-        self._offsets.close()
+        try:
+            if self._auto_commit is not None:
+                self._auto_commit.cancel()
+                await asyncio.gather(self._auto_commit, return_exceptions=True)
+                self._auto_commit = None
+            await self._membership.leave(LEAVE_SECONDS)
+        finally:  # whatever a callback of the owner's raises
+            await super().close()
+            self._coordinators.close()
+            self._offsets.close()
 
     async def _commit_now_and_then(self, pause_s: float) -> None:
         while True:
@@ -183,13 +207,24 @@ class GroupConsumer(Consumer):
             await self._commit_done(list(self._done))
 
     async def _commit_done(self, partitions: Sequence[TopicPartition]) -> None:
-        offsets = {partition: self._done.pop(partition) for partition in partitions if partition in self._done}
         try:
-            await self._offsets.commit(offsets, self._membership.member)
+            await self._commit(partitions)
         except HeadraceError as error:
             _log.warning("offsets of %s were not committed: %s", self._membership.member.group_id, error)
-            for partition, offset in offsets.items():  # unless there is more to commit by now
-                self._done.setdefault(partition, offset)
+
+    async def _commit(self, partitions: Sequence[TopicPartition]) -> None:
+        """One at a time, so that a partition is not given up while an older commit of it is still on its way."""
+        async with self._turn_to_commit:
+            done, under_way = self._done, self._under_way
+            under_way |= {partition: done.pop(partition) for partition in partitions if partition in done}
+            try:
+                await self._offsets.commit(dict(under_way), self._membership.member)
+            except BaseException:  # also when nobody waits for it any more
+                for partition, offset in under_way.items():  # unless there is more to commit by now
+                    done.setdefault(partition, offset)
+                raise
+            finally:
+                under_way.clear()
 
     # --- what the membership asks for ---------------------------------------------------------------------------------
 
@@ -208,7 +243,7 @@ class GroupConsumer(Consumer):
             if (topic, index) not in self._stopped:
                 self.seek(topic, index, at.offset, at.leader_epoch)
         try:
-            await self.assigned(list(partitions))
+            await self._tell("assigned", self.assigned, partitions)
         except HeadraceError:
             self.stop(partitions)
             raise
@@ -228,7 +263,7 @@ class GroupConsumer(Consumer):
         if not partitions:
             return
         self.stop(partitions)
-        await self.revoked(list(partitions))
+        await self._tell("revoked", self.revoked, partitions)
         if self._auto_commit_s is not None:
             await self._commit_done(partitions)
         self._forget(partitions)
@@ -237,10 +272,26 @@ class GroupConsumer(Consumer):
         if partitions:
             self.stop(partitions)
             self._forget(partitions)
-            asyncio.get_running_loop().create_task(self._tell_lost(list(partitions)))
+            task = asyncio.get_running_loop().create_task(self._tell("lost", self.lost, partitions))
+            self._telling[task] = None
+            task.add_done_callback(self._told)
 
-    async def _tell_lost(self, partitions: list[TopicPartition]) -> None:
-        await self.lost(partitions)
+    async def _tell(self, name: str, callback: Changed, partitions: Sequence[TopicPartition]) -> None:
+        try:
+            await callback(list(partitions))
+        except HeadraceError:
+            raise
+        except Exception as error:
+            # The group goes on without waiting for it; whoever polls is told.
+            _log.exception("the callback `%s` of %s failed", name, self._membership.member.group_id)
+            failure = HeadraceError(f"The callback `{name}` failed ({error!r}): close the consumer, make another.")
+            failure.__cause__ = error
+            self.fail(failure)
+
+    def _told(self, task: asyncio.Task[None]) -> None:
+        del self._telling[task]
+        if not task.cancelled() and isinstance(error := task.exception(), HeadraceError):
+            self.fail(error)
 
     def fail(self, error: HeadraceError) -> None:
         self._failure = error
@@ -250,6 +301,7 @@ class GroupConsumer(Consumer):
         for partition in partitions:
             self._done.pop(partition, None)
             self._given.pop(partition, None)
+            self._under_way.pop(partition, None)
 
     # --- records ------------------------------------------------------------------------------------------------------
 

@@ -26,14 +26,13 @@ class GroupOffsets:
     def close(self) -> None:
         self._coordinators.close()
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit | int], member: GroupMember) -> None:
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetToCommit], member: GroupMember) -> None:
         """Refused when the member is not the one that it was, or when one of the offsets is not taken."""
         if not offsets:
             return
         given = m.OffsetCommitRequest
         topics: dict[str, m.OffsetCommitRequest.OffsetCommitRequestTopic] = {}
-        for (name, index), to in offsets.items():
-            wanted = to if isinstance(to, OffsetToCommit) else OffsetToCommit(to)
+        for (name, index), wanted in offsets.items():
             topics.setdefault(name, given.OffsetCommitRequestTopic(name=name)).partitions.append(
                 given.OffsetCommitRequestPartition(
                     partition_index=index,

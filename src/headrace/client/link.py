@@ -6,11 +6,13 @@ from typing import Any, Final
 
 import headrace
 from headrace.client.backoff import Backoff
+from headrace.client.errors import WrongArgument
 from headrace.client.settings import Settings
 from headrace.client.versions import Served
 from headrace.errors import Error, HeadraceError, ProtocolError
 from headrace.net.peer import Disconnected, Peer
 from headrace.protocol.apis import API_VERSIONS_KEY, find_api
+from headrace.protocol.frame import write_request
 from headrace.protocol.message import Message
 from headrace.protocol.messages import ApiVersionsRequest, ApiVersionsResponse
 
@@ -87,7 +89,11 @@ class Link:
         assert self.peer is not None
         assert self.served is not None
         version = self.served.choose(type(message), version_max)
-        return await self.peer.call(message, version, timeout_s or self._settings.request_timeout_s)
+        try:
+            return await self.peer.call(message, version, timeout_s or self._settings.request_timeout_s)
+        except ProtocolError:
+            _check_writable(message, version)
+            raise
 
     def close(self) -> None:
         self.is_closed = True
@@ -135,3 +141,11 @@ class Link:
             error = Error.of(response.error_code)
             raise ProtocolError(f"{self} refuses to say what it speaks ({error.name}): {error.text}")
         return Served(response, str(self))
+
+
+def _check_writable(message: Message, version: int) -> None:
+    """When it is the request that makes no sense, and not the answer, no other broker can answer it either."""
+    try:
+        write_request(message, version, 0, None)
+    except ProtocolError as error:
+        raise WrongArgument(f"A request can't be written: {error}") from error

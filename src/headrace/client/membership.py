@@ -131,6 +131,10 @@ class Membership(ABC):
             except HeadraceError as error:
                 _log.info("the coordinator of %s does not answer: %s", self._group_id, error)
                 pause_s = backoff.failed()
+            except Exception as error:
+                self._lose()
+                self._broke(error)
+                return
             await self._pause(pause_s)
 
     async def _pause(self, pause_s: float) -> None:
@@ -149,6 +153,13 @@ class Membership(ABC):
             timeout_s=timeout_s,
             patience_s=patience_s,
         )
+
+    def _broke(self, error: Exception) -> None:
+        """A defect: whoever polls is told, instead of waiting for records that never come."""
+        _log.error("the member of %s failed", self._group_id, exc_info=error)
+        failure = HeadraceError(f"The member of {self._group_id} failed ({error!r}): close the consumer, make another.")
+        failure.__cause__ = error
+        self._owner.fail(failure)
 
     def _refusal(self, error: Error, text: str | None = None) -> Refused:
         if error is Error.FENCED_INSTANCE_ID:

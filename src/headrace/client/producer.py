@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections import deque
 from collections.abc import Callable
 from typing import Final, Literal, Self
 
+from headrace.client.arguments import (
+    INT32_MAX,
+    INT64_MAX,
+    flag,
+    function,
+    items,
+    number,
+    one_of,
+    refuse,
+    seconds,
+    text,
+    whole,
+)
 from headrace.client.cluster import Cluster
-from headrace.client.errors import BufferFull, NotSent
+from headrace.client.errors import BufferFull, NotSent, WrongArgument
 from headrace.client.lane import Outgoing, Produced
 from headrace.client.metadata import TopicInfo
 from headrace.client.partitioner import DefaultPartitioner, Partitioner
@@ -21,10 +35,12 @@ from headrace.protocol.kernel_types import Buffer, Fields, Headers
 
 __all__ = ["Producer"]
 
+_log = logging.getLogger(__name__)
+
 Acks = Literal[0, 1, -1, "all"]
 _RECORD_OVERHEAD_BYTES: Final = 21  # of lengths and deltas, at most
 _HEADER_OVERHEAD_BYTES: Final = 10
-_TIMESTAMP_MAX_MS: Final = 2**63 - 1
+_HEADERS: Final = "a list of names and values, such as [('trace', b'1')]"
 
 
 _Unplaced = tuple[Fields, int, int | None, asyncio.Future[Produced]]
@@ -77,13 +93,23 @@ class Producer:
         partitioner: Partitioner | None = None,
         transactional_id: str | None = None,
     ) -> None:
+        one_of("acks", acks, "all", -1, 0, 1)
         acks_code = -1 if acks == "all" else acks
-        if idempotent and acks_code != -1:
-            raise ValueError("an idempotent producer needs acks='all': leave one of the two settings out.")
-        if isinstance(compression, str):
-            compression = Compression[compression.upper()]
         is_idempotent = acks_code == -1 if idempotent is None else idempotent
-        sending = Sending(acks_code, is_idempotent, compression, batch_bytes, request_bytes_max, transactional_id)
+        flag("idempotent", is_idempotent)
+        if is_idempotent and acks_code != -1:
+            raise WrongArgument("An idempotent producer needs acks='all': leave one of the two settings out.")
+        if transactional_id is not None and not is_idempotent:
+            raise WrongArgument("A transactional producer is idempotent: leave acks and idempotent out.")
+        number("linger_ms", linger_ms, "milliseconds", INT32_MAX, zero=True)
+        whole("batch_bytes", batch_bytes, 1)
+        whole("request_bytes_max", request_bytes_max, 1)
+        whole("buffer_bytes_max", buffer_bytes_max, 1, INT64_MAX)
+        seconds("delivery_timeout_s", delivery_timeout_s)
+        if partitioner is not None:
+            function("partitioner", partitioner, "a function of topic, key and size, or None")
+        codec = _codec(compression)
+        sending = Sending(acks_code, is_idempotent, codec, batch_bytes, request_bytes_max, transactional_id)
         self._cluster = cluster
         self._now_ms = now_ms
         self._closed = closed
@@ -134,6 +160,8 @@ class Producer:
         """
         if self._is_closing:
             raise NotSent("The producer is closed: make another one.")
+        if partition is not None and (partition.__class__ is not int or partition < 0):
+            refuse("partition", "a whole number from 0, or None", partition)
         fields: Fields
         if value.__class__ is bytes and key is None and not headers and timestamp_ms is None:
             fields, size_bytes = (None, value, (), self._now_ms()), _RECORD_OVERHEAD_BYTES + len(value)
@@ -148,9 +176,14 @@ class Producer:
             raise BufferFull(
                 f"{self._buffered_bytes} bytes are not acknowledged yet: await room() and send again.", size_bytes
             )
+        try:
+            info = self._cluster.metadata.topics.get(topic)
+        except TypeError:  # no key of any dict
+            info = None
+        if info is None:  # and so its name has not been looked at
+            text("topic", topic)
         self._buffered_bytes += size_bytes
         future: asyncio.Future[Produced] = self._loop.create_future()
-        info = self._cluster.metadata.topics.get(topic)
         if info is not None and info.partitions and topic not in self._unplaced:
             self._place(info, fields, size_bytes, partition, future)
         else:
@@ -163,6 +196,7 @@ class Producer:
         """Wait until the buffer has room for another batch, or for a record of this size."""
         if size_bytes is None:
             size_bytes = self._batch_bytes
+        whole("size_bytes", size_bytes, 0, INT64_MAX)
         while self._buffered_bytes and self._buffered_bytes + size_bytes > self._buffer_bytes_max:
             waiter: asyncio.Future[None] = self._loop.create_future()
             self._room_waiters.append((size_bytes, waiter))
@@ -181,6 +215,8 @@ class Producer:
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, for at most `timeout_s`, and give up the rest."""
+        if timeout_s is not None:
+            seconds("timeout_s", timeout_s, zero=True)
         if self._is_closing:
             return
         self._is_closing = True
@@ -208,9 +244,15 @@ class Producer:
     async def _find_topic(self, topic: str) -> None:
         try:
             timeout_s = min(self._delivery_timeout_s, self._cluster.settings.operation_timeout_s)
-            info = await self._cluster.topic(topic, create=True, timeout_s=timeout_s)
+            async with asyncio.timeout(self._delivery_timeout_s):  # one request may take longer than that
+                info = await self._cluster.topic(topic, create=True, timeout_s=timeout_s)
+        except TimeoutError:
+            self._fail_unplaced(topic, NotSent(f"A record for {topic} was not sent: nobody said in time who leads it."))
         except HeadraceError as error:
             self._fail_unplaced(topic, error if isinstance(error, Refused) else NotSent(str(error)))
+        except Exception as error:
+            _log.exception("the producer could not look for the topic %s", topic)
+            self._fail_unplaced(topic, NotSent(f"A record for {topic} was not sent: the producer failed ({error!r})."))
         else:
             for unplaced in self._unplaced.pop(topic, []):
                 self._place(info, *unplaced)
@@ -226,10 +268,18 @@ class Producer:
         future: asyncio.Future[Produced],
     ) -> None:
         if partition is None:
-            partition = self._partitioner(topic, fields[0], size_bytes)
+            try:
+                partition = self._partitioner(topic, fields[0], size_bytes)
+                if partition.__class__ is not int:
+                    refuse("the choice of a partitioner", "a whole number", partition)
+            except Exception as error:
+                _log.exception("the partitioner failed at a record for %s", topic.name)
+                failure = NotSent(f"A record for {topic.name} was not sent: its partitioner failed ({error!r}).")
+                self._fail_record(future, size_bytes, failure)
+                return
         if partition not in topic.partitions:
-            text = f"Topic {topic.name} has no partition {partition}: it has {len(topic.partitions)}."
-            self._fail_record(future, size_bytes, Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, text))
+            why = f"Topic {topic.name} has no partition {partition}: it has {len(topic.partitions)}."
+            self._fail_record(future, size_bytes, Refused(Error.UNKNOWN_TOPIC_OR_PARTITION, why))
             self._cluster.refresh_soon()
             return
         lane = self._sender.lanes.get((topic.name, partition)) or self._sender.lane(topic.name, partition)
@@ -270,28 +320,53 @@ class Producer:
                 waiter.set_result(None)
 
 
+def _codec(compression: object) -> Compression:
+    if isinstance(compression, Compression):
+        return compression
+    codecs = {codec.name.lower(): codec for codec in Compression}
+    name = compression.lower() if isinstance(compression, str) else compression
+    one_of("compression", name, *codecs)
+    assert isinstance(name, str)
+    return codecs[name]
+
+
 def _checked(key: Buffer | None, value: Buffer | None, headers: Headers, timestamp_ms: int) -> tuple[Fields, int]:
     """A record in the form in which it is kept, and its size. What is wrong with it must not come out later."""
     size_bytes = _RECORD_OVERHEAD_BYTES
     if value is not None:
         if value.__class__ is not bytes:
-            value = _bytes_of(value)
+            value = _bytes_of("value", value)
         size_bytes += len(value)
     if key is not None:
         if key.__class__ is not bytes:
-            key = _bytes_of(key)
+            key = _bytes_of("key", key)
         size_bytes += len(key)
     if headers:
-        headers = tuple((name, None if header is None else _bytes_of(header)) for name, header in headers)
-        for name, header in headers:
-            size_bytes += _HEADER_OVERHEAD_BYTES + len(name.encode()) + (len(header) if header is not None else 0)
-    if not -1 <= timestamp_ms <= _TIMESTAMP_MAX_MS or timestamp_ms.__class__ is not int:
-        raise ValueError(f"a timestamp is a whole number of milliseconds since 1970, not {timestamp_ms!r}.")
+        headers, headers_bytes = _checked_headers(headers)
+        size_bytes += headers_bytes
+    else:
+        headers = ()
+    if timestamp_ms.__class__ is not int or not -1 <= timestamp_ms <= INT64_MAX:
+        refuse("timestamp_ms", "a whole number of milliseconds since 1970", timestamp_ms)
     return (key, value, headers, timestamp_ms), size_bytes
 
 
-def _bytes_of(value: Buffer) -> bytes:
+def _checked_headers(headers: Headers) -> tuple[Headers, int]:
+    checked: list[tuple[str, bytes | None]] = []
+    size_bytes = 0
+    for header in items("headers", headers, _HEADERS):
+        if not isinstance(header, tuple | list) or len(header) != 2:
+            refuse("headers", _HEADERS, headers)
+        name, value = header
+        text("the name of a header", name, empty=True)
+        value = None if value is None else _bytes_of("the value of a header", value)
+        size_bytes += _HEADER_OVERHEAD_BYTES + len(name.encode()) + (0 if value is None else len(value))
+        checked.append((name, value))
+    return tuple(checked), size_bytes
+
+
+def _bytes_of(name: str, value: Buffer) -> bytes:
     """A copy, when it is a buffer that the caller may write to again."""
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError(f"keys, values and headers are bytes, not {type(value).__name__}: encode text with .encode().")
+        refuse(name, "bytes or None (encode text with .encode())", value)
     return bytes(value)

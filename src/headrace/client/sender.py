@@ -175,10 +175,13 @@ class Sender:
             lane.wake_at = NEVER
             self._touched[lane] = None
         touched, self._touched = self._touched, {}
-        for lane in touched:
-            self._look_at(lane, now)
-        for link in list(self._ready):
-            self._send_to(link, now)
+        try:
+            for lane in touched:
+                self._look_at(lane, now)
+            for link in list(self._ready):
+                self._send_to(link, now)
+        except Exception as error:
+            self._fail_busy(error)
         self._set_timer()
 
     def _look_at(self, lane: Lane, now: float) -> None:
@@ -242,7 +245,10 @@ class Sender:
                 waiting.popleft()
                 lane.is_ready = False
             if batches:
-                self._send_request(link, batches)
+                try:
+                    self._send_request(link, batches)
+                except Exception as error:
+                    self._fail_batches(batches, error)
             for lane, _ in batches:
                 if not lane.is_ready and self._sendable(lane, now) is not None:
                     lane.is_ready = True
@@ -349,8 +355,8 @@ class Sender:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         del self._tasks[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            _log.error("a task of the producer failed", exc_info=error)
+        if isinstance(error := None if task.cancelled() else task.exception(), Exception):
+            self._fail_busy(error)
         self.touch_all()
 
     # --- answers ------------------------------------------------------------------------------------------------------
@@ -370,6 +376,17 @@ class Sender:
         if self.is_closed:
             future.cancelled() or future.exception()
             return
+        try:
+            self._take_answers(batches, names, future)
+        except Exception as error:
+            self._fail_batches(batches, error)
+
+    def _take_answers(
+        self,
+        batches: list[tuple[Lane, Outgoing]],
+        names: dict[bytes, str],
+        future: asyncio.Future[ProduceResponse],
+    ) -> None:
         answers: dict[tuple[str, int], ProduceResponse.PartitionProduceResponse] = {}
         endpoints: list[ProduceResponse.NodeEndpoint] = []
         if future.cancelled() or future.exception() is not None:
@@ -463,7 +480,8 @@ class Sender:
             else:
                 lane.queue.remove(batch)
             lane.gave_up(batch)
-            self._fail(lane, batch, "its delivery time-out has passed")
+            advice = "" if batch.attempts else "; check that the partition has a leader"
+            self._fail(lane, batch, f"its delivery time-out has passed{advice}")
 
     def _fail(self, lane: Lane, batch: Outgoing, why: str) -> None:
         """What the caller is told depends on what is known: not sent, refused, or maybe in the log (hazard 14)."""
@@ -476,7 +494,7 @@ class Sender:
         elif batch.last_error is not None:
             error = Refused(batch.last_error, f"A record for {where} was not written: {why.rstrip('.')}.")
         else:
-            error = NotSent(f"A record for {where} was not sent: {why}; check that the partition has a leader.")
+            error = NotSent(f"A record for {where} was not sent: {why}.")
         batch.fail(error)
         self._done(batch)
         if self.transaction is not None:
@@ -487,6 +505,39 @@ class Sender:
         waiting, lane.queue = lane.queue, []
         for batch in waiting:
             self._fail(lane, batch, why)
+
+    # --- defects, which must not leave anybody waiting ----------------------------------------------------------------
+
+    def _fail_batches(self, batches: list[tuple[Lane, Outgoing]], error: Exception) -> None:
+        """What a request holds, of which nobody knows how far it came."""
+        _log.error("the producer failed at a request", exc_info=error)
+        for lane, batch in batches:
+            if batch in lane.flying:
+                batch.is_doubtful = True
+                lane.landed(batch)
+            elif batch in lane.queue:
+                lane.queue.remove(batch)
+            else:
+                continue  # it is settled
+            self._lost_sequence(lane, batch)
+            self._fail(lane, batch, f"the producer failed at it ({error!r})")
+            self.touch(lane)
+
+    def _fail_busy(self, error: Exception) -> None:
+        """All that is here: whoever is looked at in vain once may be so for ever. What flies is still heard of."""
+        _log.error("the producer failed", exc_info=error)
+        for waiting in self._ready.values():
+            for lane in waiting:
+                lane.is_ready = False
+        self._ready.clear()
+        for lane in list(self._busy):
+            for batch in lane.flying:
+                lane.gave_up(batch)
+            for batch in lane.queue:
+                self._lost_sequence(lane, batch)
+            for batch in (*lane.flying, *lane.queue):
+                self._fail(lane, batch, f"the producer failed ({error!r})")
+            lane.queue = []
 
     # --- the producer id ----------------------------------------------------------------------------------------------
 

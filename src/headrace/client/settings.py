@@ -1,6 +1,8 @@
 """What can be set for a client as a whole. Producers and consumers have their own settings beside these."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+
+from headrace.client.arguments import seconds, text, whole
 
 __all__ = ["Settings"]
 
@@ -22,3 +24,10 @@ class Settings:
     metadata_max_age_s: float = 300.0
     """The map of leaders is asked for again after this time even when nothing has failed."""
     response_bytes_max: int = 256 << 20
+
+    def __post_init__(self) -> None:
+        text("client_id", self.client_id, empty=True)
+        for field in fields(self):
+            if field.name.endswith("_s"):
+                seconds(field.name, getattr(self, field.name), zero="backoff" in field.name)
+        whole("response_bytes_max", self.response_bytes_max, 1)

@@ -14,11 +14,13 @@ ENDING stays when no answer comes: the same end can be asked for again, and no o
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum, auto
 from typing import Final, NamedTuple, NoReturn
 
+from headrace.client.arguments import INT64_MAX, instance, mapping, partitions, text, whole
 from headrace.client.cluster import Cluster
 from headrace.client.coordinators import CoordinatorKind, Coordinators
 from headrace.client.errors import Fenced, MustAbort, Uncertain
@@ -27,7 +29,9 @@ from headrace.client.sender import Sender
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.protocol import messages as m
 
-__all__ = ["GroupMember", "OffsetToCommit", "Prepared", "Transaction"]
+__all__ = ["GroupMember", "OffsetToCommit", "Prepared", "Transaction", "checked_offsets"]
+
+_log = logging.getLogger(__name__)
 
 TopicPartition = tuple[str, int]
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -60,6 +64,27 @@ class Prepared(NamedTuple):
 
     producer_id: int
     epoch: int
+
+
+def checked_offsets(offsets: Mapping[TopicPartition, OffsetToCommit | int]) -> dict[TopicPartition, OffsetToCommit]:
+    """What a caller wants to be committed, in one form."""
+    given = mapping("offsets", offsets, "offsets by topic and partition, such as {('letters', 0): 1}")
+    partitions("offsets", given)
+    checked = {key: to if isinstance(to, OffsetToCommit) else OffsetToCommit(to) for key, to in given.items()}
+    for to in checked.values():
+        whole("each of offsets", to.offset, 0, INT64_MAX)
+        whole("leader_epoch", to.leader_epoch, -1)
+        text("metadata", to.metadata, empty=True)
+    return checked
+
+
+def check_member(group: GroupMember) -> None:
+    instance("group", group, GroupMember, "a GroupMember, such as a group consumer's `member`")
+    text("group_id", group.group_id)
+    whole("generation", group.generation, -1)
+    text("member_id", group.member_id, empty=True)
+    if group.instance_id is not None:
+        text("instance_id", group.instance_id)
 
 
 class State(Enum):
@@ -286,6 +311,9 @@ class Transaction:
                 await self._add_now(list(partitions))
         except HeadraceError as error:
             self._break(Error.REQUEST_TIMED_OUT, str(error))
+        except Exception as error:
+            _log.exception("partitions could not be added to a transaction of %s", self.transactional_id)
+            self._break(Error.UNKNOWN_SERVER_ERROR, f"The producer failed: {error!r}")
         finally:
             self._task = None
             self._sender.touch_all()
@@ -319,10 +347,12 @@ class Transaction:
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, OffsetToCommit | int], group: GroupMember) -> None:
         """Commit offsets of a group with the transaction."""
+        wanted = checked_offsets(offsets)
+        check_member(group)
         self._check_open()
         identity = self._sender.identity
         assert identity is not None
-        if not offsets:
+        if not wanted:
             return
         if not self._is_implicit:
             added = await self._coordinators.call(
@@ -341,7 +371,7 @@ class Transaction:
         response = await self._coordinators.call(
             CoordinatorKind.GROUP,
             group.group_id,
-            _offset_commit(self.transactional_id, identity, offsets, group),
+            _offset_commit(self.transactional_id, identity, wanted, group),
             lambda answer: max((code for _, code in _offset_codes(answer)), key=_weight, default=0),
             version_max=None if self._is_implicit else OFFSET_COMMIT_VERSION_MAX,
         )
@@ -419,13 +449,12 @@ def _offset_codes(response: m.TxnOffsetCommitResponse) -> Iterable[tuple[TopicPa
 def _offset_commit(
     transactional_id: str,
     identity: Identity,
-    offsets: Mapping[TopicPartition, OffsetToCommit | int],
+    offsets: Mapping[TopicPartition, OffsetToCommit],
     group: GroupMember,
 ) -> m.TxnOffsetCommitRequest:
     request = m.TxnOffsetCommitRequest
     topics: dict[str, m.TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic] = {}
-    for (name, index), given in offsets.items():
-        wanted = given if isinstance(given, OffsetToCommit) else OffsetToCommit(given)
+    for (name, index), wanted in offsets.items():
         topic = topics.setdefault(name, request.TxnOffsetCommitRequestTopic(name=name))
         topic.partitions.append(
             request.TxnOffsetCommitRequestPartition(

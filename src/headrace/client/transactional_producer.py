@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from headrace.client.arguments import flag, seconds, text, whole
 from headrace.client.cluster import Cluster
-from headrace.client.errors import Fenced
+from headrace.client.errors import Closed, Fenced
 from headrace.client.lane import Produced
 from headrace.client.producer import Producer
 from headrace.client.transaction import GroupMember, OffsetToCommit, Prepared, State, Transaction
@@ -47,8 +48,9 @@ class TransactionalProducer(Producer):
         **settings: Any,
     ) -> None:
         """With `two_phase`, transactions have no time-out, and can be prepared (KIP-939)."""
-        if not transactional_id:
-            raise ValueError("a transactional producer needs a transactional id that is not empty.")
+        text("transactional_id", transactional_id)
+        whole("transaction_timeout_ms", transaction_timeout_ms, 1)
+        flag("two_phase", two_phase)
         super().__init__(cluster, chance, now_ms, closed, transactional_id=transactional_id, **settings)
         self._transaction = Transaction(
             cluster, self._sender, transactional_id, transaction_timeout_ms, two_phase=two_phase
@@ -57,6 +59,7 @@ class TransactionalProducer(Producer):
 
     async def begin(self) -> None:
         """Begin a transaction. The first one takes over the transactional id, and aborts what its last user left."""
+        self._check_open()
         await self._transaction.begin()
 
     async def commit(self) -> None:
@@ -64,12 +67,14 @@ class TransactionalProducer(Producer):
 
         `MustAbort`: abort, and nothing of it is visible. `Uncertain`: ask again, to commit or to hear how it ended.
         """
+        self._check_open()
         if self._transaction.state is State.OPEN:
             await self.flush()
         await self._transaction.end(commit=True)
 
     async def abort(self) -> None:
         """Nothing of the transaction becomes visible. What was not sent yet is not sent."""
+        self._check_open()
         if self._transaction.state in (State.OPEN, State.BROKEN):
             self._transaction.give_up()
             await self.flush()
@@ -94,15 +99,18 @@ class TransactionalProducer(Producer):
 
     async def send_offsets(self, offsets: Mapping[tuple[str, int], OffsetToCommit | int], group: GroupMember) -> None:
         """Commit offsets of a group with the transaction: the next offsets to read."""
+        self._check_open()
         await self._transaction.send_offsets(offsets, group)
 
     async def prepare(self) -> Prepared:
         """Wait for all acknowledgements; from then on it can be committed, whatever happens to this producer."""
+        self._check_open()
         await self.flush()
         return await self._transaction.prepare_to_commit()
 
     async def recover(self) -> Prepared | None:
         """Instead of the first `begin`, after a restart: what was prepared, to be committed or aborted; None if not."""
+        self._check_open()
         return await self._transaction.recover()
 
     def send_soon(
@@ -119,9 +127,17 @@ class TransactionalProducer(Producer):
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Abort what is open, unless it is prepared."""
-        if self._transaction.state in (State.OPEN, State.BROKEN):
-            with suppress(HeadraceError, TimeoutError):
-                async with asyncio.timeout(ABORT_SECONDS if timeout_s is None else timeout_s):
-                    await self.abort()
-        await super().close(timeout_s)
-        await self._transaction.close()
+        if timeout_s is not None:
+            seconds("timeout_s", timeout_s, zero=True)
+        try:
+            if self._transaction.state in (State.OPEN, State.BROKEN):
+                with suppress(HeadraceError, TimeoutError):
+                    async with asyncio.timeout(ABORT_SECONDS if timeout_s is None else timeout_s):
+                        await self.abort()
+        finally:
+            await super().close(timeout_s)
+            await self._transaction.close()
+
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise Closed("The producer is closed: make another one.")
