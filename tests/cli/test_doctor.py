@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -12,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.doctor_bundle import is_secret, metrics_address
+from headrace.cli.doctor_cluster import listener_findings
 from headrace.cli.doctor_folder import file_system_of, folder_findings, holder
 from headrace.cli.doctor_machine import Machine, machine_findings
 from headrace.cli.doctor_settings import folders_of, settings_findings
 from headrace.cli.findings import Finding, Level
+from headrace.client import Node
 from headrace.raft.metadata_log import format_voter
 from headrace.raft.quorum import ReplicaKey, Voter, VoterSet
 from headrace.storage.identity import MetaProperties
@@ -266,6 +269,15 @@ def test_a_cluster_that_was_named_and_is_not_there_is_a_failure(cli: Cli, monkey
         assert "Start one with `headrace serve`" in finding["text"]
         assert "1 problem" in cli("doctor", "--bootstrap", address).out
     assert "cluster" not in cli("doctor", "--no-cluster", "--json").json["sections"]
+
+
+def test_a_broker_that_says_it_is_where_nobody_can_be_is_explained() -> None:
+    """To look such a name up raises no OSError."""
+    node = Node(1, "kafka..example.net", 9092)
+    (finding,) = asyncio.run(listener_findings([node]))
+    assert finding.level is Level.PROBLEM
+    assert "kafka..example.net:9092, and can't be reached there (there can be no such address)" in finding.text
+    assert "set advertised.listeners" in finding.advice
 
 
 def packed(path: Path) -> dict[str, str]:

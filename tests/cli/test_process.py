@@ -49,6 +49,8 @@ def test_every_command_that_talks_to_a_cluster_says_when_none_is_there(cli: Cli,
 
 def test_an_address_that_is_none_is_wrong_use(cli: Cli) -> None:
     assert "write host:port" in cli.failed("topic", "list", "--bootstrap", "nonsense:x", code=2)
+    said = cli.failed("doctor", "--bootstrap", "kafka..example.net", code=2)
+    assert said == "--bootstrap kafka..example.net: 'kafka..example.net' is no name of a host."
 
 
 def test_a_command_or_option_that_is_not_there_is_told_with_the_nearest(cli: Cli) -> None:

@@ -129,3 +129,17 @@ def test_nobody_there_is_one_sentence(run: Run) -> None:
             await Peer("127.0.0.1", port, "test").connect(timeout_seconds=30)
 
     run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("host", "port"), [("kafka..example.net", 9092), ("a" * 64, 9092), ("a\0b", 9092), ("0", 70_000)]
+)
+@on_every_loop
+def test_an_address_that_there_can_not_be_is_nobody_there(run: Run, host: str, port: int) -> None:
+    """A broker may say that it is anywhere."""
+
+    async def scenario() -> None:
+        with pytest.raises(Disconnected, match=f":{port}: "):
+            await Peer(host, port, "test").connect(timeout_seconds=30)
+
+    run(scenario())

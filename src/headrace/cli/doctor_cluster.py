@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
@@ -25,26 +25,28 @@ async def examine(client: Client, bootstrap: str) -> tuple[ClusterState, list[Fi
     """The state of the cluster and all that there is to say of it."""
     state = await look_at(client)
     findings = [Finding(Level.GOOD, "reachable", f"{bootstrap} is cluster {state.info.cluster_id}.")]
-    findings += [finding async for finding in _listeners(state)]
+    findings += await listener_findings([node for node in state.info.nodes if not state.is_fenced(node)])
     findings += [finding async for finding in _skew(client)]
     findings += list(cluster_findings(state))
     return state, findings
 
 
-async def _listeners(state: ClusterState) -> AsyncIterator[Finding]:
+async def listener_findings(nodes: Sequence[Node]) -> list[Finding]:
     """Clients are sent to where a broker says that it listens; that this works from here is worth a try."""
-    nodes = [node for node in state.info.nodes if not state.is_fenced(node)]
+    found: list[Finding] = []
     for node, failure in zip(nodes, await asyncio.gather(*map(_reach, nodes)), strict=True):
         where = host_and_port(node.host, node.port)
         if not failure:
-            yield Finding(Level.GOOD, "listener", f"Broker {node.node_id} can be reached at {where}, as it says.")
+            text = f"Broker {node.node_id} can be reached at {where}, as it says."
+            found.append(Finding(Level.GOOD, "listener", text))
             continue
         advice = (
             "Clients are sent there too: set advertised.listeners of the broker to an address that they can reach, "
             "as in `headrace serve --set advertised.listeners=PLAINTEXT://log.example.net:9092`."
         )
         text = f"Broker {node.node_id} says that it listens at {where}, and can't be reached there ({failure})."
-        yield Finding(Level.PROBLEM, "listener", text, advice)
+        found.append(Finding(Level.PROBLEM, "listener", text, advice))
+    return found
 
 
 async def _reach(node: Node) -> str:
@@ -56,6 +58,8 @@ async def _reach(node: Node) -> str:
         return f"no answer within {REACH_TIMEOUT_S:g} s"
     except OSError as error:
         return (error.strerror or str(error)).lower()
+    except (ValueError, OverflowError):  # of what looks up names, and of ports beyond 65535
+        return "there can be no such address"
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()

@@ -19,6 +19,7 @@ from headrace.client.errors import Closed, Unreachable, WrongArgument
 from headrace.client.link import Link
 from headrace.client.metadata import Metadata, TopicInfo
 from headrace.client.settings import Settings
+from headrace.config.host_name import is_host_name
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.net.peer import Disconnected
 from headrace.protocol.message import Message
@@ -337,4 +338,7 @@ def _parse_address(text: str) -> Address:
         host, port = text, str(DEFAULT_PORT)
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or not host:
         raise ValueError(f"{text} is not an address: write host:port, such as 127.0.0.1:9092.")
-    return host.removeprefix("[").removesuffix("]"), int(port)
+    host = host.removeprefix("[").removesuffix("]")
+    if not is_host_name(host):
+        raise ValueError(f"'{host}' is no name of a host.")
+    return host, int(port)

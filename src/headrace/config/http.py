@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.config.group import Group, integer, string
+from headrace.config.host_name import is_host_name
 from headrace.config.topic import MIB
 from headrace.errors import Error, Refused
 from headrace.named_tuple import NamedTuple
@@ -51,7 +52,8 @@ class HttpConfig(Group):
             host = host[1:-1]
         elif ":" in host:
             colon = ""
-        if not colon or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+        is_host = not host or is_host_name(host)
+        if not colon or not is_host or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
             raise Refused(
                 Error.INVALID_CONFIG,
                 f"http.listen is '{text}', and it must be host:port, as in {AUTO_HOST}:{AUTO_PORT}, or auto, or off.",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from headrace.config.group import Group, integer, long, string, words
+from headrace.config.host_name import is_host_name
 from headrace.config.setting import INT32_MAX, Change
 from headrace.config.topic import MIB, MINUTE_MS
 from headrace.errors import Error, Refused
@@ -60,6 +61,8 @@ def parse_listener(text: str, setting: str) -> ListenerAddress:
         raise Refused(
             Error.INVALID_CONFIG, f"{setting} has '{text}': an IPv6 address stands in brackets, as in [::1]:9092."
         )
+    if host not in ("", "*") and not is_host_name(host):
+        raise Refused(Error.INVALID_CONFIG, f"{setting} has '{text}', and '{host}' is no name of a host.")
     return ListenerAddress(name.upper(), host, int(port))
 
 

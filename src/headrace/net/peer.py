@@ -51,6 +51,8 @@ class Peer:
             raise Disconnected(f"{self} did not answer within {timeout_seconds:g} s.") from None
         except OSError as error:
             raise Disconnected(f"can't connect to {self}: {error.strerror or error}.") from error
+        except (ValueError, OverflowError) as error:  # where a broker says that it is may be anything
+            raise Disconnected(f"can't connect to {self}: there can be no such address.") from error
 
     @property
     def is_connected(self) -> bool:
