@@ -15,7 +15,7 @@ class Settings:
     request_timeout_s: float = 30.0
     """For the answer to a request; a broker that takes longer loses the connection."""
     operation_timeout_s: float = 60.0
-    """For a whole call of admin or lookup, with all its tries."""
+    """For a whole call of admin or lookup, with all its tries; 0 is for one."""
     retry_backoff_s: float = 0.1
     retry_backoff_max_s: float = 1.0
     """Between tries: twice as long after each failure, up to the maximum, a fifth more or less by chance."""
@@ -29,5 +29,6 @@ class Settings:
         text("client_id", self.client_id, empty=True)
         for field in fields(self):
             if field.name.endswith("_s"):
-                seconds(field.name, getattr(self, field.name), zero="backoff" in field.name)
+                zero = "backoff" in field.name or field.name == "operation_timeout_s"
+                seconds(field.name, getattr(self, field.name), zero=zero)
         whole("response_bytes_max", self.response_bytes_max, 1)
