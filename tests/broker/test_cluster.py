@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import re
+
 import pytest
 
 from headrace.errors import Error
@@ -172,6 +176,21 @@ def test_listeners_answer_with_their_own_endpoints() -> None:
                     assert [broker.host for broker in response.brokers] == [host]
 
     run(check())
+
+
+def test_the_log_tells_where_it_listens_and_what_clients_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        async with running(advertised_listeners="PLAINTEXT://log.example.net:19093"):
+            (listens,) = [text for text in caplog.messages if " listens on " in text]
+            found = re.fullmatch(
+                r"PLAINTEXT listens on 127\.0\.0\.1:(\d+); clients are told log\.example\.net:19093", listens
+            )
+            assert found
+            _, writer = await asyncio.open_connection("127.0.0.1", int(found[1]))
+            writer.close()
+
+    with caplog.at_level(logging.INFO):
+        run(check())
 
 
 @pytest.mark.parametrize(

@@ -157,6 +157,20 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
         (("--set", "num.partitions=many"), "must be a whole number, at least 1, not 'many'"),
         (("--set", "num.partitions"), "write --set NAME=VALUE"),
         (("--set", "advertised.listeners=PLAINTEXT://0.0.0.0:9092"), "no client can connect to that"),
+        (("--set", "listeners=SSL://127.0.0.1:0"), "PLAINTEXT is all that is served"),
+        (("--set", "listeners=A://:0"), "add A:PLAINTEXT to it"),
+        (("--set", "listener.security.protocol.map=PLAINTEXT:SSL"), "PLAINTEXT is all that is served"),
+        (("--set", "listener.security.protocol.map=PLAINTEXT:TLS"), "it knows PLAINTEXT, SSL"),
+        (("--set", "broker.session.timeout.ms=1"), "must be less than broker.session.timeout.ms, 1"),
+        (
+            (
+                "--set",
+                "listeners=PLAINTEXT://127.0.0.1:1,B://127.0.0.1:1",
+                "--set",
+                "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,B:PLAINTEXT",
+            ),
+            "which share port 1; give each a port of its own.",
+        ),
         (("--listen", "127.0.0.1:0", "--set", "listeners=PLAINTEXT://127.0.0.1:0"), "leave out one of the two"),
         (("--log-level", "net=loud"), "is no log level. Use one of debug, info, warning, error"),
         (("--log-level", "nett=debug"), "There is no module 'nett' to log; did you mean net?"),
@@ -177,7 +191,6 @@ def test_flags_that_can_not_be_meant_are_wrong_use(arguments: tuple[str, ...], e
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--set", "listeners=SSL://127.0.0.1:0"), "PLAINTEXT is all that is served"),
         (("--listen", "192.0.2.1:0"), "this machine has no address 192.0.2.1"),
         (("--listen", "no.such.host.invalid:0"), "Use an address of this machine"),
         (("--data", "/proc/no/such/folder"), "can't be a log directory (No such file or directory); choose a folder"),

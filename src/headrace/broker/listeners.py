@@ -30,7 +30,7 @@ class Listeners:
     for minutes, and a producer must not write under the leader epoch of the life before.
     """
 
-    __slots__ = ("_config", "_host_name", "_limits", "_log", "_relieved_tick", "all", "budget", "endpoints")
+    __slots__ = ("_bound", "_config", "_host_name", "_limits", "_log", "_relieved_tick", "all", "budget", "endpoints")
 
     def __init__(
         self,
@@ -61,6 +61,7 @@ class Listeners:
             Listener(address.name, _nothing, limits, self.budget, stopwatch=stopwatch, crowd=crowd)
             for address in config.addresses()
         ]
+        self._bound: list[str] = []
         self._log: RequestLog | None = None
         self.endpoints: list[Endpoint] = []
         """What clients are told, by listener, once they are open."""
@@ -74,7 +75,8 @@ class Listeners:
     async def bind(self) -> None:
         told = {address.name: address for address in self._config.advertised()}
         for listener, address in zip(self.all, self._config.addresses(), strict=True):
-            _, port = await listener.bind(address.host, address.port)
+            bound, port = await listener.bind(address.host, address.port)
+            self._bound.append(host_and_port(bound, port))
             advertised = told.get(address.name)
             if advertised is not None:
                 host, port = advertised.host, advertised.port or port
@@ -85,9 +87,10 @@ class Listeners:
 
     async def serve(self, handler: Callable[[Connection, memoryview], RequestFigures | None]) -> None:
         self._log = RequestLog(self.all, handler)
-        for listener, endpoint in zip(self.all, self.endpoints, strict=True):
+        for listener, bound, endpoint in zip(self.all, self._bound, self.endpoints, strict=True):
             await listener.serve()
-            logger.info("%s listens; clients are told %s", listener.name, host_and_port(endpoint.host, endpoint.port))
+            told = host_and_port(endpoint.host, endpoint.port)
+            logger.info("%s listens on %s; clients are told %s", listener.name, bound, told)
 
     def relieve(self) -> None:
         """The memory of replies is full: who has not read for a while makes room. Looked at once a tick."""

@@ -160,7 +160,8 @@ def _parsed(settings: Settings) -> NodeConfig:
         config = NodeConfig.parse(settings.texts)
         _require_distinct_folders(config.storage.log_dirs)
     except Refused as refused:
-        name = next((name for name in settings.texts if refused.text.startswith(f"{name} ")), "")
+        said = (word.strip("',;:.") for word in refused.text.split())  # of those that do not go together, the first
+        name = next((word for word in said if word in settings.texts), "")
         if not name:
             raise
         origin = settings.origins[name]

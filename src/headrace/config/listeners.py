@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import combinations
 from typing import Final
 
 from headrace.config.group import Group, integer, long, string, words
@@ -28,6 +29,15 @@ class ListenerAddress(NamedTuple):
     def is_wildcard(self) -> bool:
         """All addresses of the machine: to listen on, and nothing that a client could connect to."""
         return self.host in ("", "*") or is_unspecified(self.host)
+
+    @property
+    def ip_version(self) -> int:
+        """4 or 6, or 0 for a name and for all addresses, which are of both."""
+        if self.is_wildcard:
+            return 0
+        if ":" in self.host:
+            return 6
+        return 4 if self.host.count(".") == 3 and self.host.replace(".", "").isdigit() else 0
 
     def __str__(self) -> str:
         return f"{self.name}://{host_and_port(self.host, self.port)}"
@@ -72,8 +82,9 @@ class ListenerConfig(Group):
     listeners: tuple[str, ...] = words(
         default=("PLAINTEXT://127.0.0.1:9092",),
         kafka="Kafka's default is PLAINTEXT://:9092, open to the network without any security.",
-        doc="Where the node listens: NAME://host:port, several separated by commas, each name once. An empty host or "
-        "0.0.0.0 is every address of the machine, * is none; port 0 is any free port.",
+        doc="Where the node listens: NAME://host:port, several separated by commas, each name once, and each port once "
+        "or for an IPv4 address and an IPv6 address. An empty host, 0.0.0.0 or [::] is every address of the machine, "
+        "of IPv4 and of IPv6; * is none. Port 0 is any free port.",
     )
     advertised_listeners: tuple[str, ...] = words(
         default=(),
@@ -151,6 +162,7 @@ class ListenerConfig(Group):
                 Error.INVALID_CONFIG, "listeners is empty; a node needs one, as in PLAINTEXT://127.0.0.1:9092."
             )
         _require_distinct("listeners", addresses)
+        _require_ports_of_their_own(addresses)
         for address in addresses:
             if address.host == "*":  # every address to some systems, and to Kafka a name that nobody has
                 raise Refused(
@@ -194,7 +206,7 @@ class ListenerConfig(Group):
         if name not in protocols:
             raise Refused(
                 Error.INVALID_CONFIG,
-                f"listener.security.protocol.map has no protocol for the listener {name}; add {name}:PLAINTEXT to it.",
+                f"listeners has {name}, and listener.security.protocol.map has not; add {name}:PLAINTEXT to it.",
             )
         if protocols[name] not in SECURITY_PROTOCOLS:
             known = ", ".join(SECURITY_PROTOCOLS)
@@ -204,7 +216,8 @@ class ListenerConfig(Group):
         if protocols[name] != PLAINTEXT:
             raise Refused(
                 Error.INVALID_CONFIG,
-                f"The listener {name} asks for {protocols[name]}, and PLAINTEXT is all that is served yet.",
+                f"listeners has {name}, for which listener.security.protocol.map has {protocols[name]}, and PLAINTEXT "
+                "is all that is served yet.",
             )
         return SECURITY_PROTOCOLS[protocols[name]]
 
@@ -214,3 +227,13 @@ def _require_distinct(setting: str, addresses: Iterable[ListenerAddress]) -> Non
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise Refused(Error.INVALID_CONFIG, f"{setting} has the name {twice} more than once; give each its own.")
+
+
+def _require_ports_of_their_own(addresses: Iterable[ListenerAddress]) -> None:
+    """As Kafka has it: two share a port when one has an address of IPv4, and the other one of IPv6."""
+    for first, second in combinations(addresses, 2):
+        if first.port == second.port != 0 and {first.ip_version, second.ip_version} != {4, 6}:
+            raise Refused(
+                Error.INVALID_CONFIG,
+                f"listeners has {first} and {second}, which share port {first.port}; give each a port of its own.",
+            )
