@@ -268,6 +268,23 @@ def test_limits_on_connections_count_on_all_listeners_for_those_who_come_later()
     run(check())
 
 
+def test_queued_max_request_bytes_leaves_room_for_ordinary_requests_beside_large_ones() -> None:
+    async def check() -> None:
+        async with running(queued_max_request_bytes=str(8 << 20)) as node:
+            listeners = node._listeners
+            assert listeners is not None
+            clients = [await asyncio.open_connection("127.0.0.1", node.endpoints[0].port) for _ in range(3)]
+            for (_, writer), size_bytes in zip(clients, (3 << 20, 3 << 20, 1000), strict=True):
+                writer.write(size_bytes.to_bytes(4) + b"the beginning")
+            await until(lambda: listeners.budget.held_bytes == 1004)
+            await until(lambda: listeners.large_budget.waiting == 1)
+            assert listeners.request_bytes_held == 1004 + (3 << 20) + 4
+            for _, writer in clients:
+                writer.close()
+
+    run(check())
+
+
 def test_min_insync_replicas_refuses_what_too_few_would_have(tmp_path: Path) -> None:
     async def check() -> None:
         async with node_in(tmp_path) as (_, peer):

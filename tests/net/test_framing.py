@@ -164,6 +164,24 @@ def test_how_long_a_frame_has_hardly_come_on_is_told_by_a_clock() -> None:
     assert waiting.ticks_without_coming(30) == 0
 
 
+def test_hazard_15_frames_of_an_ordinary_size_do_not_wait_for_large_ones() -> None:
+    receiver = Receiver(64 << 20, Budget(1 << 20), Budget(10 << 20))
+    large = [Collector(receiver) for _ in range(100)]
+    for protocol in large:
+        protocol.feed((8 << 20).to_bytes(4) + b"x")
+    assert [protocol.wants_bytes for protocol in large] == [True] + 99 * [False]
+    ordinary = Collector(receiver)
+    ordinary.feed((1000).to_bytes(4) + b"x")
+    assert ordinary.is_inside_frame
+    assert [one.is_waited_for for one in (large[0], large[1], ordinary)] == [True, False, False]
+    large[0].feed(bytes((8 << 20) - 1))
+    assert [len(large[0].frames), large[1].wants_bytes, large[2].wants_bytes] == [1, True, False]
+    for protocol in (*reversed(large), ordinary):
+        protocol.drop_frames()
+    assert [budget.held_bytes for budget in (receiver.budget, receiver.large_budget)] == [0, 0]
+    assert receiver.large_budget.waiting == 0
+
+
 def test_who_leaves_the_queue_lets_the_next_one_in() -> None:
     receiver = Receiver(64 << 20, Budget(3 << 20))
     one, two, small = Collector(receiver), Collector(receiver), Collector(receiver)

@@ -30,7 +30,18 @@ class Listeners:
     for minutes, and a producer must not write under the leader epoch of the life before.
     """
 
-    __slots__ = ("_bound", "_config", "_host_name", "_limits", "_log", "_relieved_tick", "all", "budget", "endpoints")
+    __slots__ = (
+        "_bound",
+        "_config",
+        "_host_name",
+        "_limits",
+        "_log",
+        "_relieved_tick",
+        "all",
+        "budget",
+        "endpoints",
+        "large_budget",
+    )
 
     def __init__(
         self,
@@ -44,7 +55,10 @@ class Listeners:
         self._host_name = host_name
         self._relieved_tick = -1
         queued_bytes = config.queued_max_request_bytes
-        self.budget = Budget(queued_bytes if queued_bytes > 0 else WITHOUT_LIMIT)
+        if queued_bytes < 0:
+            queued_bytes = WITHOUT_LIMIT
+        self.large_budget = Budget(queued_bytes // 2)
+        self.budget = Budget(queued_bytes - queued_bytes // 2)
         limits = self._limits = Limits(
             frame_bytes=request.socket_request_max_bytes,
             connections=config.max_connections,
@@ -58,7 +72,15 @@ class Listeners:
         stopwatch = stopwatch or Stopwatch(lambda: 0)
         crowd = Crowd()
         self.all = [
-            Listener(address.name, _nothing, limits, self.budget, stopwatch=stopwatch, crowd=crowd)
+            Listener(
+                address.name,
+                _nothing,
+                limits,
+                self.budget,
+                stopwatch=stopwatch,
+                crowd=crowd,
+                large_budget=self.large_budget,
+            )
             for address in config.addresses()
         ]
         self._bound: list[str] = []
@@ -71,6 +93,11 @@ class Listeners:
         self._limits.connections = config.max_connections
         self._limits.connections_per_address = config.max_connections_per_ip
         self._limits.connections_by_address = config.connections_by_address()
+
+    @property
+    def request_bytes_held(self) -> int:
+        """For requests that have not arrived whole, or are kept for a while."""
+        return self.budget.held_bytes + self.large_budget.held_bytes
 
     async def bind(self) -> None:
         told = {address.name: address for address in self._config.advertised()}

@@ -151,7 +151,7 @@ class NodeMetrics:
             _single(form, t.WAITING_FETCHES, watched.fetch.waiting)
             + _single(form, t.WAITING_PRODUCES, watched.produce.waiting)
             + _single(form, t.REPLY_BYTES_HELD, watched.memory.held_bytes)
-            + _single(form, t.REQUEST_BYTES_HELD, watched.listeners.budget.held_bytes)
+            + _single(form, t.REQUEST_BYTES_HELD, watched.listeners.request_bytes_held)
         )
 
     def _connections(self, form: Form) -> Iterator[str]:

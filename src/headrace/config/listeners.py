@@ -143,9 +143,9 @@ class ListenerConfig(Group):
         least=1,
         also=(-1,),
         kafka="Kafka's default is -1, without a limit.",
-        doc="The most memory for requests that have not arrived whole, over all connections. Beyond it, connections "
-        "wait to be read from, and one of whose request less than a thirtieth comes in 2 seconds is closed. -1 is "
-        "without a limit.",
+        doc="The most memory for requests that have not arrived whole, over all connections: half of it for those "
+        "above 2 MiB, half for the others. Beyond it, connections wait to be read from, and one of whose request less "
+        "than a thirtieth comes in 2 seconds is closed. -1 is without a limit.",
     )
     connections_max_reply_bytes: int = integer(
         default=4 * MIB,

@@ -23,17 +23,19 @@ SPARES_MAX: Final = 4
 
 
 class Receiver:
-    """What the connections of a loop share: the receive buffer, the frame limit, the budget for unfinished frames.
+    """What the connections of a loop share: the receive buffer, the frame limit, the budgets for unfinished frames.
 
+    Those beyond `TRUSTED_BYTES` have one of their own, if it is given: a few lengths would take all that others need.
     And buffers for large frames, which are used again: new memory costs as much as the check of what comes into it.
     """
 
-    __slots__ = ("_spares", "budget", "buffer", "frame_bytes_max")
+    __slots__ = ("_spares", "budget", "buffer", "frame_bytes_max", "large_budget")
 
-    def __init__(self, frame_bytes_max: int, budget: Budget) -> None:
+    def __init__(self, frame_bytes_max: int, budget: Budget, large_budget: Budget | None = None) -> None:
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
         self.frame_bytes_max = frame_bytes_max
         self.budget = budget
+        self.large_budget = large_budget or budget
         self._spares: dict[int, list[bytearray]] = {}
         """By size, which is a power of two."""
 
@@ -58,6 +60,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_backlog",
+        "_budget",
         "_came_at",
         "_came_bytes",
         "_filled",
@@ -78,6 +81,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._room = 0  # how much of the frame the buffer is for
         self._size = 0  # of the whole of it; 0 while its length is not known
         self._held_bytes = 0
+        self._budget = receiver.budget  # of which they are held, or waited for
         self._came_at = 0  # when somebody saw that the frame had come on
         self._came_bytes = 0  # how much of it was there then; 0 when nobody has looked at it yet
         self._backlog = b""  # bytes that came while the reader was stopped
@@ -133,6 +137,11 @@ class FrameProtocol(asyncio.BufferedProtocol):
         return now - self._came_at if self._came_bytes else 0
 
     @property
+    def is_waited_for(self) -> bool:
+        """Others wait for such memory as is held for the frame."""
+        return self._held_bytes > 0 and self._budget.waiting > 0
+
+    @property
     def frame_bytes(self) -> int:
         """The size of an unfinished frame, with its length; 0 while there is none, or its length is not there yet."""
         return self._size
@@ -156,7 +165,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._stopped = True
         self._backlog = b""
         if self._frame is not None and self._rest is None:
-            self._receiver.budget.forget(self._granted)
+            self._budget.forget(self._granted)
         self._release()
 
     # --- what the loop calls ------------------------------------------------------------------------------------------
@@ -212,7 +221,9 @@ class FrameProtocol(asyncio.BufferedProtocol):
 
     def _reserve(self) -> None:
         """Room for the whole frame, before more of it is read: else frames that are half there could wait for ever."""
-        if self._receiver.budget.take(self._size, self._granted):
+        receiver = self._receiver
+        budget = self._budget = receiver.budget if self._size <= TRUSTED_BYTES else receiver.large_budget
+        if budget.take(self._size, self._granted):
             self._held_bytes = self._size
         else:
             self._rest = None
@@ -275,4 +286,4 @@ class FrameProtocol(asyncio.BufferedProtocol):
         self._frame = self._rest = None
         self._filled = self._room = self._size = self._came_bytes = 0
         if held:
-            self._receiver.budget.give_back(held)
+            self._budget.give_back(held)

@@ -84,6 +84,7 @@ class Listener:
         counters: Counters | None = None,
         stopwatch: Stopwatch | None = None,
         crowd: Crowd | None = None,
+        large_budget: Budget | None = None,
     ) -> None:
         self.name = name
         self.handler = handler
@@ -92,7 +93,7 @@ class Listener:
         self.counters = counters or Counters()
         self.crowd = crowd or Crowd()
         self.stopwatch = stopwatch or Stopwatch(lambda: 0)
-        self.receiver = Receiver(self.limits.frame_bytes, self.budget)
+        self.receiver = Receiver(self.limits.frame_bytes, self.budget, large_budget)
         self.tick = 0
         self.connections: dict[int, Connection] = {}
         self._binding: Binding | None = None
@@ -205,7 +206,7 @@ class Listener:
                 logger.warning("closing %s: it stopped in the middle of a request", connection)
                 self.counters.slow_closed += 1
                 connection.abort()
-            elif self.budget.waiting and connection.ticks_without_coming(self.tick) >= TRICKLING_MS // TICK_MS:
+            elif connection.is_waited_for and connection.ticks_without_coming(self.tick) >= TRICKLING_MS // TICK_MS:
                 logger.warning(
                     "closing %s: hardly anything comes of its request of %d bytes, and others wait for the memory",
                     connection,
