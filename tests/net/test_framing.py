@@ -170,6 +170,7 @@ def test_hazard_15_frames_of_an_ordinary_size_do_not_wait_for_large_ones() -> No
     for protocol in large:
         protocol.feed((8 << 20).to_bytes(4) + b"x")
     assert [protocol.wants_bytes for protocol in large] == [True] + 99 * [False]
+    assert sum(len(protocol._frame or b"") for protocol in large) < 3 << 20, "who waits takes no memory before its turn"
     ordinary = Collector(receiver)
     ordinary.feed((1000).to_bytes(4) + b"x")
     assert ordinary.is_inside_frame

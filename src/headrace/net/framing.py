@@ -216,22 +216,24 @@ class FrameProtocol(asyncio.BufferedProtocol):
             self._open_rest()
         else:
             self._size = SIZE_BYTES + read_size(part, 0, self._receiver.frame_bytes_max)
-            self._grow(part)
-            self._reserve()
+            self._reserve(part)
 
-    def _reserve(self) -> None:
+    def _reserve(self, part: bytearray | memoryview) -> None:
         """Room for the whole frame, before more of it is read: else frames that are half there could wait for ever."""
         receiver = self._receiver
         budget = self._budget = receiver.budget if self._size <= TRUSTED_BYTES else receiver.large_budget
         if budget.take(self._size, self._granted):
             self._held_bytes = self._size
+            self._grow(part)
         else:
+            self._frame = bytearray(part)
             self._rest = None
             self.reading_changed()
 
     def _granted(self) -> None:
+        assert self._frame is not None
         self._held_bytes = self._size
-        self._open_rest()
+        self._grow(self._frame)
         self.progressed()
         self.reading_changed()
 
@@ -263,8 +265,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
         if self._size == 0:
             self._size = SIZE_BYTES + read_size(frame, 0, self._receiver.frame_bytes_max)
             if self._filled < self._size:
-                self._grow(frame)
-                self._reserve()
+                self._reserve(frame)
                 return
         size = self._size
         if self._filled < size:
