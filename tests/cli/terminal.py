@@ -6,6 +6,7 @@ import codecs
 import fcntl
 import os
 import pty
+import re
 import select
 import struct
 import subprocess
@@ -88,3 +89,9 @@ class Terminal:
         self.until("\0")
         os.close(self._ours)
         return self.process.wait(TIMEOUT_S)
+
+
+def lines_of(terminal: Terminal) -> list[str]:
+    """What it shows, or showed last where it draws in one place, without colours."""
+    last = terminal.shown.rpartition("\x1b[2K")[2] if "looking …" in terminal.shown else terminal.shown
+    return [line.rstrip() for line in re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", last).splitlines()]

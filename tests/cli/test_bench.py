@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli import bench_load
-from headrace.cli.bench_plot import page
+from headrace.cli.bench_plot import page, write_plot
 from headrace.cli.bench_result import Result
 from headrace.cli.latencies import Latencies, bar, time_short
 from headrace.cli.progress import Bar
@@ -189,3 +191,36 @@ def test_a_topic_without_a_leader_is_told_at_once(tmp_path: Path) -> None:
             assert "has a leader" in done.stderr
     finally:
         assert node.stop() == 0
+
+
+def test_a_narrow_terminal_has_no_line_that_is_wrapped(cli: Cli) -> None:
+    terminal = Terminal("bench", "latency", *SHORT, "--bootstrap", cli.bootstrap, COLUMNS="60")
+    assert terminal.end() == 0
+    told = terminal.shown[terminal.shown.index("bench latency") :]
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", told).splitlines()]
+    assert [line for line in lines if len(line) > 60] == []
+    titles = next(line.split() for line in lines if line.startswith("  latency "))
+    assert titles[-1] == "max"
+    assert {"p50", "p99"} < set(titles)
+    assert any("p95" in line for line in lines if line.startswith("(left off: "))
+    assert [line.split() for line in lines if line.split()[:2] == ["from", "to"]] == [
+        ["from", "to", "share", "count"]
+    ] * 2
+
+
+def test_a_png_has_the_conditions_on_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    drawn: list[str] = []
+    save = figure.Figure.savefig
+
+    def look(self: Any, *arguments: Any, **named: Any) -> None:
+        drawn.extend(text.get_text() for text in self.texts)
+        save(self, *arguments, **named)
+
+    monkeypatch.setattr(figure.Figure, "savefig", look)
+    result = Result("latency", {"acks": "all", "warm_up": "1 s, not counted"}, seconds=1.0, records=1)
+    result.latencies["acknowledged"] = latencies = Latencies()
+    latencies.add(0.01)
+    write_plot(tmp_path / "plot.png", result)
+    assert "acks: all" in "\n".join(drawn)
+    assert "warm up: 1 s, not counted" in "\n".join(drawn)

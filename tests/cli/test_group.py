@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.group import drawn_lag
+from headrace.cli.group_view import GroupView, PartitionLag
 from headrace.client import Client
+from headrace.client.admin import GroupListing
 from tests.cli.running import Cli
 from tests.cli.terminal import TIMEOUT_S, Terminal, started
 
@@ -205,6 +208,26 @@ def test_a_terminal_is_asked_and_lag_is_watched(cli: Cli, topic: str, group: str
         assert picture.count("\n") == picture.count("\x1b[1A"), picture
     assert watched.interrupted() == 130
     assert "Traceback" not in watched.shown
+
+
+def test_figures_are_whole_when_lag_is_watched_on_a_narrow_terminal() -> None:
+    part = PartitionLag("a-topic-with-a-long-name", 77, 123_456_789, 123_987_654, "consumer-1-0c7b5a62", "/10.0.0.7")
+    others = [PartitionLag("orders", number, 5, 5, None, None) for number in range(40)]
+    listing = GroupListing("a-group-with-a-long-name", "Stable", "consumer", "consumer", 1)
+    view = GroupView(listing, None, [*others, part], None)
+    for count, width, height in ((1, 60, 23), (2, 60, 23), (1, 80, 23), (2, 160, 50)):
+        lines = [line.plain for line in drawn_lag([view] * count, width, height)]
+        assert len(lines) <= height
+        assert [line for line in lines if len(line) > width] == []
+        row = next(line.split() for line in lines if " 77 " in line)
+        told = " ".join(lines[-2:])
+        if count == 1:
+            assert row[1:5] == ["77", "123456789", "123987654", "530,865"]
+            assert "(left off: member;" in told
+        elif width == 60:
+            assert row[2:] == ["77", "123987654", "530,865"]
+            assert "(left off: committed, member;" in told
+        assert any(line.endswith(" partitions more") for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from headrace.cli.metrics_text import between, buckets, by_label, merged, parse, percentile_s
 from tests.cli.other_node import metrics_of_another
 from tests.cli.running import Cli
-from tests.cli.terminal import Terminal, headrace
+from tests.cli.terminal import Terminal, headrace, lines_of
 
 TEXT = r"""# HELP x what it is
 # TYPE x counter
@@ -97,3 +97,18 @@ def test_wrong_use_and_no_cluster(cli: Cli) -> None:
     done = headrace("top", "--bootstrap", "127.0.0.1:1")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("headrace: No broker answers at 127.0.0.1:1")
+
+
+def test_nothing_is_cut_off_on_a_terminal_of_24_lines(cli: Cli, topic: str) -> None:
+    for number in range(6):
+        cli.done("topic", "create", f"{topic}-with-a-rather-long-name-{number}")
+    for number in range(3):
+        cli.done("consume", topic, "--group", f"{topic}-{number}", "--count", "1")
+    size = {"COLUMNS": "60", "LINES": "24"}
+    terminal = Terminal("top", "--interval", "200ms", "--count", "1", "--bootstrap", cli.bootstrap, **size)
+    assert terminal.end() == 0
+    lines = lines_of(terminal)
+    assert [line for line in lines if len(line) > 60] == []
+    assert len(lines) <= 24
+    assert any(line.startswith("broker 1") for line in lines)
+    assert any("topics more" in line for line in lines)

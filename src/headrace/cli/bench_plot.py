@@ -18,6 +18,8 @@ WIDTH: Final = 860
 HEIGHT: Final = 260
 LEFT: Final = 80
 BOTTOM: Final = 40
+_LINE_INCHES: Final = 0.18
+"""Of the conditions, in a PNG."""
 _COLOURS: Final = ("#2a78b8", "#d9822b", "#3a9d5d")
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1c2733; --quiet: #66737f; --line: #d5dce2; --paper: #fff; }
@@ -185,8 +187,11 @@ def _pyplot() -> Any:
 
 def _write_png(path: Path, result: Result) -> None:
     pyplot = _pyplot()
-    panels = bool(result.series) + len(result.latencies)
-    figure, axes = pyplot.subplots(max(panels, 1), 1, figsize=(9, 3.2 * max(panels, 1)), squeeze=False)
+    panels = max(bool(result.series) + len(result.latencies), 1)
+    conditions = [f"{name.replace('_', ' ')}: {value}" for name, value in result.conditions.items()]
+    foot = _LINE_INCHES * (len(conditions) + 1)
+    height = 3.2 * panels + foot
+    figure, axes = pyplot.subplots(panels, 1, figsize=(9, height), squeeze=False)
     free = [row[0] for row in axes]
     title = (
         f"headrace bench {result.what}: {rate_text(result.records_per_second)} records/s, "
@@ -210,6 +215,7 @@ def _write_png(path: Path, result: Result) -> None:
         )
         p50, p99 = (time_short(latencies.percentile_s(percent)) for percent in (50.0, 99.0))
         axis.set(title=f"{name}: p50 {p50}, p99 {p99}", ylabel="%")
-    figure.tight_layout()
+    figure.text(0.02, _LINE_INCHES / 2 / height, "\n".join(conditions), va="bottom", fontsize=8.5, linespacing=1.5)
+    figure.tight_layout(rect=(0, foot / height, 1, 1))
     figure.savefig(path, dpi=110)
     pyplot.close(figure)

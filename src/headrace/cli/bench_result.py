@@ -7,15 +7,19 @@ from typing import Any, Final
 
 from rich.text import Text
 
-from headrace.cli.columns import Cell, Column
+from headrace.cli.columns import GAP, Cell, Column, cell_width
 from headrace.cli.latencies import PERCENTILES, Latencies, bar, bound_text, time_short
-from headrace.cli.output import NAME, QUIET, print_facts, print_table, say
+from headrace.cli.output import NAME, QUIET, print_facts, print_table, say, width_of_terminal
 from headrace.cli.progress import rate_text
 from headrace.cli.quantities import count_text, plural, share_text, size_text
 
-BAR_WIDTH: Final = 40
+BAR_MAX, BAR_MIN = 40, 10
+INDENT: Final = "  "
+_RANKS: Final = {50.0: 0, 99.0: 1, 99.9: 4}
+"""What of a latency is left off last."""
 _SPARKS: Final = "▁▂▃▄▅▆▇█"
-SPARKS_MAX: Final = 60
+SPARKS_MAX, SPARKS_MIN = 60, 10
+_SPARKS_TITLE: Final = "  throughput by time"
 
 
 @dataclass(slots=True)
@@ -80,7 +84,7 @@ class Result:
 def print_result(result: Result) -> None:
     say(Text(f"bench {result.what}", "bold"))
     facts: list[tuple[str, Cell]] = [(name.replace("_", " "), str(value)) for name, value in result.conditions.items()]
-    print_facts(facts, indent="  ")
+    print_facts(facts, indent=INDENT)
     say("")
     if not result.records:
         say("Nothing was measured.")
@@ -94,7 +98,9 @@ def print_result(result: Result) -> None:
         )
     )
     if len(result.series) > 1:
-        say(Text.assemble("  ", _sparks([rate for _, rate, _ in result.rates()]), ("  throughput by time", QUIET)))
+        room = width_of_terminal() - len(INDENT) - len(_SPARKS_TITLE)
+        sparks = _sparks([rate for _, rate, _ in result.rates()], min(max(room, SPARKS_MIN), SPARKS_MAX))
+        say(Text.assemble("  ", sparks, (_SPARKS_TITLE, QUIET)))
     if result.failed:
         say(Text(f"  {plural(result.failed, 'record')} failed: {result.first_failure}", "red"))
     if result.latencies:
@@ -109,9 +115,9 @@ def print_result(result: Result) -> None:
 def _print_percentiles(result: Result) -> None:
     columns = [
         Column("latency", NAME),
-        Column(">mean"),
-        *(Column(f">p{percent:g}") for percent in PERCENTILES),
-        Column(">max"),
+        Column(">mean", rank=3),
+        *(Column(f">p{percent:g}", rank=_RANKS.get(percent, 5)) for percent in PERCENTILES),
+        Column(">max", rank=2),
     ]
     rows = [
         [
@@ -122,28 +128,27 @@ def _print_percentiles(result: Result) -> None:
         ]
         for name, latencies in result.latencies.items()
     ]
-    print_table(columns, rows, indent="  ")
+    print_table(columns, rows, indent=INDENT)
 
 
 def _print_histogram(latencies: Latencies) -> None:
     slices = latencies.slices()
     most = max((count for _, _, count in slices), default=0)
+    columns = [Column(">from"), Column(">to"), Column("", NAME), Column(">share"), Column(">count", QUIET, 1)]
     rows: list[list[Cell]] = [
-        [
-            bound_text(low),
-            bound_text(high),
-            bar(count / most, BAR_WIDTH).ljust(BAR_WIDTH),
-            share_text(count, latencies.count),
-            count_text(count),
-        ]
+        [bound_text(low), bound_text(high), "", share_text(count, latencies.count), count_text(count)]
         for low, high, count in slices
     ]
-    columns = [Column(">from"), Column(">to"), Column("", NAME), Column(">share"), Column(">count", QUIET, 1)]
-    print_table(columns, rows, indent="  ")
+    titles = [column.title.removeprefix(">") for column in columns]
+    others = sum(max(map(cell_width, cells)) + len(GAP) for cells in zip(titles, *rows, strict=True))
+    width = min(max(width_of_terminal() - len(INDENT) - others, BAR_MIN), BAR_MAX)
+    for row, (_, _, count) in zip(rows, slices, strict=True):
+        row[2] = bar(count / most, width).ljust(width)
+    print_table(columns, rows, indent=INDENT)
 
 
-def _sparks(values: list[float]) -> str:
-    group = -(-len(values) // SPARKS_MAX)
+def _sparks(values: list[float], most_sparks: int) -> str:
+    group = -(-len(values) // most_sparks)
     means = [sum(values[at : at + group]) / len(values[at : at + group]) for at in range(0, len(values), group)]
     most = max(means) or 1
     return "".join(_SPARKS[min(int(mean / most * 8), 7)] for mean in means)

@@ -17,6 +17,7 @@ from rich.text import Text
 
 PAGE_ROWS: Final = 500
 PAGE_CHARACTERS: Final = 1 << 20
+GAP: Final = "  "
 PADDED_MAX: Final = 60
 """A longer cell pushes what follows to the right in its own row only."""
 
@@ -26,11 +27,15 @@ Cell = str | Text
 
 
 class Column(NamedTuple):
-    """A title that starts with `>` aligns its column to the right. The highest rank is left off first, 0 never."""
+    """A title that starts with `>` aligns its column to the right. The highest rank is left off first, 0 never.
+
+    A live picture, which no terminal wraps, cuts the names in a column that `shrinks` before it leaves others off.
+    """
 
     title: str
     style: str = ""
     rank: int = 0
+    shrinks: bool = False
 
 
 def print_columns(rows: Sequence[Sequence[Cell]], styles: Sequence[str] = (), header: Sequence[str] = ()) -> None:
@@ -104,7 +109,7 @@ class Columns:
         for row in self._held:
             if not isinstance(row, str):
                 for number, cell in enumerate(row):
-                    width = _width(cell)
+                    width = cell_width(cell)
                     if self._widths[number] < width <= self._padded_max:
                         self._widths[number] = width
         is_first = self._shown is None
@@ -119,18 +124,12 @@ class Columns:
 
     def _choose(self) -> list[int]:
         """The columns that fit, the most important first, where there is something to fit into."""
-        every = range(len(self._columns))
+        every = list(range(len(self._columns)))
         if not self._console.is_terminal:
-            return list(every)
-        room = self._console.width - len(self.indent) + 2
-        shown = []
-        for number in sorted(every, key=lambda number: (self._columns[number].rank, number)):
-            width = self._widths[number] + 2
-            if width <= room or not self._columns[number].rank:
-                shown.append(number)
-                room -= width
+            return every
+        shown = fitting(self._columns, self._widths, self._console.width - len(self.indent))
         self.left_off = [self._titles()[number] for number in every if number not in shown]
-        return sorted(shown)
+        return shown
 
     def _titles(self) -> list[str]:
         return [column.title.removeprefix(">") for column in self._columns]
@@ -140,7 +139,7 @@ class Columns:
         for number in self._shown or ():
             if number < len(row):
                 cell = row[number]
-                pad = " " * (self._widths[number] - _width(cell))
+                pad = " " * (self._widths[number] - cell_width(cell))
                 if isinstance(cell, Text):
                     is_right = self._columns[number].title[:1] == ">"
                     yield Text.assemble(*((pad, cell) if is_right else (cell, pad))), number
@@ -149,16 +148,16 @@ class Columns:
 
     def _plain(self, rows: Sequence[Sequence[Cell] | str], is_first: bool) -> Iterator[str]:
         if is_first and any(self._titles()):
-            yield self.indent + "  ".join(str(cell) for cell, _ in self._cells(self._titles())).rstrip()
+            yield self.indent + GAP.join(str(cell) for cell, _ in self._cells(self._titles())).rstrip()
         for row in rows:
             if isinstance(row, str):
                 yield row
             else:
-                yield self.indent + "  ".join(str(cell) for cell, _ in self._cells(row)).rstrip()
+                yield self.indent + GAP.join(str(cell) for cell, _ in self._cells(row)).rstrip()
 
     def _styled(self, rows: Sequence[Sequence[Cell] | str], is_first: bool) -> Iterator[Text]:
         if is_first and any(self._titles()):
-            yield Text(self.indent + "  ".join(str(cell) for cell, _ in self._cells(self._titles())).rstrip(), "bold")
+            yield Text(self.indent + GAP.join(str(cell) for cell, _ in self._cells(self._titles())).rstrip(), "bold")
         for row in rows:
             if isinstance(row, str):
                 yield Text(row, "bold")
@@ -167,12 +166,24 @@ class Columns:
             for cell, number in self._cells(row):
                 style = self._columns[number].style
                 text.append_text(cell) if isinstance(cell, Text) else text.append(cell, style=style)
-                text.append("  ")
+                text.append(GAP)
             text.rstrip()
             yield text
 
 
-def _width(cell: Cell) -> int:
+def fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
+    """The numbers of the columns that fit beside each other, the most important taken first."""
+    shown = []
+    room += len(GAP)
+    for number in sorted(range(len(columns)), key=lambda number: (columns[number].rank, number)):
+        width = widths[number] + len(GAP)
+        if width <= room or not columns[number].rank:
+            shown.append(number)
+            room -= width
+    return sorted(shown)
+
+
+def cell_width(cell: Cell) -> int:
     if isinstance(cell, Text):
         return cell.cell_len
     return len(cell) if cell.isascii() else cell_len(cell)

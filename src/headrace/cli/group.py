@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
-from rich.console import Group
 from rich.text import Text
 
 from headrace.cli import INTERRUPTED, Misused, live
@@ -23,6 +22,7 @@ from headrace.cli.output import (
     NAME,
     QUIET,
     WARN,
+    left_off_text,
     print_facts,
     print_json,
     print_json_line,
@@ -284,6 +284,17 @@ _LAG_COLUMNS: Final = [
 ]
 
 
+_WATCHED_COLUMNS: Final = [
+    Column("group", NAME, shrinks=True),
+    Column("topic", NAME, shrinks=True),
+    Column(">partition", NAME),
+    Column(">committed", rank=2),
+    Column(">end", rank=1),
+    Column(">lag"),
+    Column("member", rank=3),
+]
+
+
 def _lag_row(part: PartitionLag) -> list[Cell]:
     return [
         part.topic,
@@ -368,7 +379,7 @@ async def _watch(client: Client, groups: Sequence[str], every_s: float, *, as_js
             await asyncio.sleep(every_s)
 
     if sys.stdout.isatty() and not as_json:
-        await live.draw(looks(), lambda console, shown: _drawn_lag(shown))
+        await live.draw(looks(), lambda width, height, shown: drawn_lag(shown, width, height))
         return
     async for shown in looks():
         if as_json:
@@ -378,14 +389,22 @@ async def _watch(client: Client, groups: Sequence[str], every_s: float, *, as_js
             sys.stdout.flush()
 
 
-def _drawn_lag(shown: Sequence[GroupView]) -> Group:
+def drawn_lag(shown: Sequence[GroupView], width: int, height: int) -> list[Text]:
+    """The partitions that are most behind, as many as there is room for, in their order."""
     total = sum(view.lag or 0 for view in shown)
-    table = live.table("group", "topic", ">partition", ">committed", ">end", ">lag", "member")
-    for view in shown:
-        for part in view.partitions:
-            table.add_row(view.listing.group_id, *_lag_row(part)[:6])
-    failures = (Text(view.failure, BAD) for view in shown if view.failure)
-    return Group(Text.assemble("lag ", _lag(total), ("   Ctrl-C ends", QUIET)), *failures, table)
+    alone = shown[0].listing.group_id if len(shown) == 1 else ""
+    lines = [Text.assemble((f"{alone}  " if alone else "", NAME), "lag ", _lag(total), ("   Ctrl-C ends", QUIET))]
+    lines += [line for view in shown if view.failure for line in live.sentence(view.failure, BAD, width)]
+    parts = [(view.listing.group_id, part) for view in shown for part in view.partitions]
+    columns, rows = _WATCHED_COLUMNS, [[group, *_lag_row(part)[:6]] for group, part in parts]
+    if alone:
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    table, left_off = live.table(columns, rows, width)
+    foot = live.sentence(left_off_text(left_off), QUIET, width) if left_off else []
+    [count] = live.shared(height - len(lines) - 1 - len(foot), [len(parts)])
+    behind = sorted(range(len(parts)), key=lambda number: -(parts[number][1].lag or 0))[:count]
+    lines += [table[0], *(table[1 + number] for number in sorted(behind))]
+    return [*lines, *live.more(len(parts), count, "partition"), *foot]
 
 
 def _group_json(view: GroupView) -> dict[str, Any]:

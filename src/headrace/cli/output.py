@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from headrace.cli import Misused
-from headrace.cli.columns import Cell, Column, Columns
+from headrace.cli.columns import GAP, Cell, Column, Columns
 from headrace.cli.streams import takes_any_character
 
 GOOD = "green"
@@ -23,6 +23,8 @@ WARN = "yellow"
 BAD = "red"
 QUIET = "dim"
 NAME = "cyan"
+
+FACT_MIN: Final = 20
 
 
 def print_json(value: Any) -> None:
@@ -44,24 +46,45 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], *, in
 
 def tell_left_off(titles: Sequence[str]) -> None:
     if any(titles):
-        say(f"(left off: {', '.join(filter(None, titles))}; a wider terminal, a pipe and --json have them)", QUIET)
+        say(left_off_text(list(filter(None, titles))), QUIET)
+
+
+def left_off_text(titles: Sequence[str]) -> str:
+    return f"(left off: {', '.join(titles)}; a wider terminal, a pipe and --json have them)"
 
 
 def print_facts(facts: Iterable[tuple[str, Cell]], *, indent: str = "") -> None:
-    """Names and what they are, one a line."""
-    print_table([Column("", "bold"), Column("")], list(facts), indent=indent)
+    """Names and what they are, one a line; on a terminal that is too narrow, over several."""
+    rows: list[tuple[str, Cell]] = list(facts)
+    console = Console(highlight=False)
+    if console.is_terminal:
+        room = max(console.width - len(indent) - len(GAP) - max((len(name) for name, _ in rows), default=0), FACT_MIN)
+        rows = [
+            (name if not number else "", line)
+            for name, fact in rows
+            for number, line in enumerate(Text.assemble(fact).wrap(console, room) or (Text(),))
+        ]
+    print_table([Column("", "bold"), Column("")], rows, indent=indent)
 
 
 def say(text: str | Text, style: str = "") -> None:
-    """One line of the answer, which the terminal wraps."""
-    Console(highlight=False, markup=False, emoji=False).print(
-        Text(text, style) if isinstance(text, str) else text, soft_wrap=True
-    )
+    """One line of the answer; over several on a terminal that is too narrow, broken between words."""
+    _print(Console(highlight=False, markup=False, emoji=False), Text(text, style) if isinstance(text, str) else text)
 
 
 def remark(text: str) -> None:
     """For the person beside the answer: to standard error."""
-    Console(stderr=True, highlight=False, markup=False, emoji=False).print(Text(text, QUIET), soft_wrap=True)
+    _print(Console(stderr=True, highlight=False, markup=False, emoji=False), Text(text, QUIET))
+
+
+def width_of_terminal() -> int:
+    """What fits on a line; a pipe takes anything."""
+    console = Console()
+    return console.width if console.is_terminal else sys.maxsize
+
+
+def _print(console: Console, text: Text) -> None:
+    console.print(text, soft_wrap=not console.is_terminal)
 
 
 def sure(question: str, preview: Callable[[], None], *, yes: bool) -> None:

@@ -9,29 +9,19 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from rich.console import Console, Group
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 from headrace.cli import INTERRUPTED, Misused, live
 from headrace.cli.amounts import duration_ms
 from headrace.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Json, run
-from headrace.cli.latencies import bar, time_short
-from headrace.cli.output import BAD, GOOD, NAME, QUIET, WARN, print_json_line
-from headrace.cli.progress import rate_text
-from headrace.cli.quantities import count_text, plural, share_text, size_text
+from headrace.cli.output import print_json_line
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.cli.top_sample import DiskUse, GroupRate, Picture
+    from headrace.cli.top_sample import Picture
     from headrace.client import Client
 
 INTERVAL_MIN_S: Final = 0.2
-PIPE_WIDTH: Final = 120
-ROWS_MIN: Final = 3
-APIS_MAX: Final = 6
-WIDE, NARROW = 90, 76
-DISK_WARN, DISK_BAD = 0.85, 0.95
 
 app = typer.Typer(add_completion=False, rich_markup_mode="markdown")
 
@@ -45,9 +35,7 @@ def top(
         bool, typer.Option("--once", "-1", help="Look twice, print what came in between, and end.")
     ] = False,
     count: Annotated[int | None, typer.Option("--count", "-n", metavar="N", min=1, help="End after so many.")] = None,
-    rows: Annotated[
-        int | None, typer.Option("--rows", metavar="N", min=1, help="Of a table; else what the terminal has room for.")
-    ] = None,
+    rows: Annotated[int | None, typer.Option("--rows", metavar="N", min=1, help="At most so many in a table.")] = None,
     internal: Annotated[bool, typer.Option("--internal", help="Internal topics, too.")] = False,
     no_groups: Annotated[
         bool, typer.Option("--no-groups", help="Don't ask for groups, of which there may be many.")
@@ -85,11 +73,9 @@ def top(
         seen = pictures(client, every_ms / 1000, metrics, internal=internal, with_groups=not no_groups, is_live=is_live)
         try:
             if is_live:
-                await live.draw(
-                    seen,
-                    lambda console, shown: drawn(shown, console.width, rows or _room(console, shown)),
-                    wanted,
-                )
+                from headrace.cli.top_view import drawn
+
+                await live.draw(seen, lambda width, height, shown: drawn(shown, width, height, rows), wanted)
             else:
                 await _print_each(seen, wanted, rows, as_json=as_json)
         except asyncio.CancelledError:
@@ -129,6 +115,7 @@ async def pictures(
 
 async def _print_each(seen: AsyncIterator[Picture], wanted: int | None, rows: int | None, *, as_json: bool) -> None:
     from headrace.cli.top_sample import picture_json
+    from headrace.cli.top_view import drawn
 
     left = -1 if wanted is None else wanted
     is_first = True
@@ -137,134 +124,12 @@ async def _print_each(seen: AsyncIterator[Picture], wanted: int | None, rows: in
             print_json_line(picture_json(shown))
         else:
             console = Console(highlight=False, emoji=False)
-            if not console.is_terminal:
-                console = Console(highlight=False, emoji=False, width=PIPE_WIDTH)
             if not is_first:
                 print()
-            console.print(drawn(shown, console.width, rows))
+            for line in drawn(shown, console.width if console.is_terminal else None, None, rows):
+                console.print(line, soft_wrap=True)
             sys.stdout.flush()
         is_first = False
         left -= 1
         if not left:
             return
-
-
-def _room(console: Console, shown: Picture) -> int:
-    """How many topics, and how many groups, there is room for beside the rest."""
-    others = 9 + min(len(shown.apis), APIS_MAX) + len(shown.disks) + len(shown.notes)
-    return max((console.height - others) // 2, ROWS_MIN)
-
-
-# --- how it looks -----------------------------------------------------------------------------------------------------
-
-
-def drawn(shown: Picture, width: int, rows: int | None) -> Group:
-    parts: list[Text | Table] = [_head(shown)]
-    parts += _topic_part(shown, width, rows)
-    if shown.groups:
-        parts += [Text(), _group_table(shown.groups[:rows], width), *_more(len(shown.groups), rows, "group")]
-    if shown.apis:
-        parts += [Text(), _api_table(shown)]
-    if shown.disks:
-        parts += [Text(), _disk_table(shown.disks, width)]
-    parts += [Text(note, WARN) for note in shown.notes]
-    if not shown.has_metrics:
-        parts.append(Text("what goes out and latencies are told by the /metrics of headrace nodes only", QUIET))
-    return Group(*parts)
-
-
-def _head(shown: Picture) -> Text:
-    records_in = sum(one.records_in or 0 for one in shown.topics)
-    bytes_in = sum(one.bytes_in or 0 for one in shown.topics)
-    head = Text.assemble(
-        ("headrace top", "bold"),
-        f"  {time.strftime('%H:%M:%S', time.gmtime())} UTC  cluster ",
-        (shown.cluster_id, NAME),
-        f"  {plural(shown.brokers, 'broker')}, {plural(len(shown.topics), 'topic')}\n",
-        (f"in {rate_text(records_in)} records/s, {size_text(round(bytes_in))}/s", "bold"),
-    )
-    if shown.has_metrics:
-        out = sum(one.bytes_out or 0 for one in shown.topics)
-        head.append(f"  out {size_text(round(out))}/s", "bold")
-    head.append("\n")
-    return head
-
-
-def _topic_part(shown: Picture, width: int, rows: int | None) -> list[Text | Table]:
-    if not shown.topics:
-        return [Text("There are no topics yet.", QUIET)]
-    is_wide, is_narrow = width >= WIDE, width < NARROW
-    titles = ["topic", ">records/s in", ">bytes/s in"]
-    if shown.has_metrics:
-        titles += [">bytes/s out"] if is_narrow else [">records/s out", ">bytes/s out"]
-    titles += [] if is_narrow else [">size", ">partitions"] if is_wide else [">size"]
-    table = live.table(*titles)
-    for one in shown.topics[:rows]:
-        size = "?" if one.size_bytes is None else size_text(one.size_bytes)
-        cells: dict[str, str | Text] = {
-            "topic": one.name,
-            ">records/s in": _rate(one.records_in),
-            ">bytes/s in": _bytes_rate(one.bytes_in),
-            ">records/s out": _rate(one.records_out),
-            ">bytes/s out": _bytes_rate(one.bytes_out),
-            ">size": size,
-            ">partitions": str(one.partitions),
-        }
-        table.add_row(*(cells[title] for title in titles))
-    return [table, *_more(len(shown.topics), rows, "topic")]
-
-
-def _group_table(groups: list[GroupRate], width: int) -> Table:
-    is_wide = width >= WIDE
-    table = live.table("group", ">lag", ">reads/s", "catches up", "state", *(["type"] if is_wide else []))
-    for one in groups:
-        lag = Text("?" if one.lag is None else count_text(one.lag), GOOD if one.lag == 0 else WARN if one.lag else "")
-        if one.lag == 0:
-            soon = ""
-        elif one.catches_up_s is not None:
-            soon = f"in {time_short(one.catches_up_s)}" if one.catches_up_s < 86_400 else "in days"
-        else:
-            soon = "" if one.lag is None else "-"
-        table.add_row(one.name, lag, _rate(one.reads), soon, one.state, *([one.kind] if is_wide else []))
-    return table
-
-
-def _api_table(shown: Picture) -> Table:
-    table = live.table("request", ">requests/s", ">p50", ">p99")
-    for one in shown.apis[:APIS_MAX]:
-        table.add_row(
-            one.name,
-            rate_text(one.requests),
-            *("-" if seconds is None else time_short(seconds) for seconds in (one.p50_s, one.p99_s)),
-        )
-    return table
-
-
-def _disk_table(disks: list[DiskUse], width: int) -> Table:
-    blocks_max = 20 if width >= NARROW else 6
-    table = live.table("disk", ">logs", "in use", ">", ">free")
-    for one in disks:
-        name = f"broker {one.broker} {one.path}" if width >= NARROW else f"broker {one.broker}"
-        if one.free_bytes is None or one.total_bytes is None:
-            table.add_row(name, size_text(one.size_bytes), "?", "", "?")
-            continue
-        used = 1 - one.free_bytes / one.total_bytes
-        style = BAD if used >= DISK_BAD else WARN if used >= DISK_WARN else GOOD
-        blocks = Text(bar(used, blocks_max).ljust(blocks_max, "·"), style)
-        share = share_text(one.total_bytes - one.free_bytes, one.total_bytes)
-        table.add_row(name, size_text(one.size_bytes), blocks, share, size_text(one.free_bytes))
-    return table
-
-
-def _more(there: int, rows: int | None, noun: str) -> list[Text | Table]:
-    if rows is None or there <= rows:
-        return []
-    return [Text(f"… and {plural(there - rows, noun)} more", QUIET)]
-
-
-def _rate(rate: float | None) -> Text:
-    return Text("?" if rate is None else rate_text(rate), "" if rate else QUIET)
-
-
-def _bytes_rate(rate: float | None) -> Text:
-    return Text("?" if rate is None else size_text(round(rate)), "" if rate else QUIET)
