@@ -11,6 +11,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from headrace.client.errors import WrongArgument
 
 __all__ = [
+    "INT16_MAX",
     "INT32_MAX",
     "INT64_MAX",
     "flag",
@@ -27,6 +28,7 @@ __all__ = [
     "text",
     "texts",
     "whole",
+    "wholes",
 ]
 
 INT16_MAX: Final = 2**15 - 1
@@ -82,7 +84,7 @@ def instance(name: str, value: object, kind: type[Any], can_be: str = "") -> Non
         refuse(name, can_be or f"a {kind.__name__}", value)
 
 
-def text(name: str, value: object, *, empty: bool = False) -> None:
+def text(name: str, value: object, *, empty: bool = False, most_bytes: int = INT16_MAX) -> None:
     """A name or an id: what a request can carry."""
     if not isinstance(value, str):
         refuse(name, "text (str)" if empty else "text (str) that is not empty", value)
@@ -90,8 +92,8 @@ def text(name: str, value: object, *, empty: bool = False) -> None:
         size_bytes = len(value.encode())
     except UnicodeEncodeError:
         refuse(name, "text that UTF-8 can carry", value)
-    if size_bytes > INT16_MAX:
-        refuse(name, f"text of at most {INT16_MAX} bytes", value)
+    if size_bytes > most_bytes:
+        refuse(name, f"text of at most {most_bytes} bytes", value)
     if not value and not empty:
         refuse(name, "text (str) that is not empty", value)
 
@@ -103,10 +105,17 @@ def items(name: str, values: Iterable[Given], can_be: str) -> list[Given]:
     return list(values)
 
 
-def texts(name: str, values: Iterable[str]) -> list[str]:
+def texts(name: str, values: Iterable[str], *, empty: bool = False) -> list[str]:
     checked = items(name, values, "a list of names")
     for value in checked:
-        text(f"each of {name}", value)
+        text(f"each of {name}", value, empty=empty)
+    return checked
+
+
+def wholes(name: str, values: Iterable[int], least: int = 0, most: int = INT32_MAX) -> list[int]:
+    checked = items(name, values, "a list of whole numbers")
+    for value in checked:
+        whole(f"each of {name}", value, least, most)
     return checked
 
 

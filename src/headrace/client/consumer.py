@@ -13,7 +13,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.errors import Closed, Unreachable
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.fetcher import RESET_TIMES, Fetcher, Fetching, Reset
-from headrace.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, list_offsets
+from headrace.client.offsets import EARLIEST, LATEST, TIME_MIN, OffsetAt, list_offsets
 from headrace.client.reading import Reading
 
 __all__ = ["Consumer"]
@@ -172,7 +172,7 @@ class Consumer:
         times_ms = mapping("times_ms", times_ms, "times by topic and partition, such as {('letters', 0): 0}")
         checked_partitions("times_ms", times_ms)
         for time_ms in times_ms.values():
-            whole("each of times_ms", time_ms, MAX_TIMESTAMP, INT64_MAX)
+            whole("each of times_ms", time_ms, TIME_MIN, INT64_MAX)
         return await list_offsets(self._cluster, times_ms, self._isolation_level)
 
     # --- records ------------------------------------------------------------------------------------------------------

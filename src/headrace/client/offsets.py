@@ -22,6 +22,7 @@ __all__ = [
     "EARLIEST",
     "LATEST",
     "MAX_TIMESTAMP",
+    "TIME_MIN",
     "EpochEnd",
     "OffsetAt",
     "epoch_end",
@@ -34,6 +35,7 @@ __all__ = [
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
+TIME_MIN: Final = -6  # the least of the times by which Kafka means something special
 TopicPartition = tuple[str, int]
 
 

@@ -30,6 +30,7 @@ from headrace.client.admin.records import HIGH_WATERMARK, ProducerInfo, RecordCa
 from headrace.client.admin.security import Acl, ClientQuota, ScramCredential, SecurityCalls
 from headrace.client.admin.topics import NewPartitions, NewTopic, PartitionDetail, TopicCalls, TopicDetail
 from headrace.client.admin.transactions import TransactionCalls, TransactionDetail, TransactionListing
+from headrace.client.arguments import instance, seconds, whole
 from headrace.protocol.message import Message
 
 __all__ = [
@@ -76,4 +77,9 @@ class Admin(
 
     async def request(self, message: Message, broker: int | None = None, timeout_s: float | None = None) -> Any:
         """Send any request, to a broker by its id or to whichever answers; the response as it came, errors and all."""
+        instance("message", message, Message, "a request of headrace.protocol.messages")
+        if broker is not None:
+            whole("broker", broker)
+        if timeout_s is not None:
+            seconds("timeout_s", timeout_s)
         return await self._cluster.call(message, broker, timeout_s)

@@ -8,6 +8,8 @@ from enum import IntEnum
 from typing import Literal, NamedTuple
 
 from headrace.client.admin.calls import Calls, TopicPartition, by_topic, check
+from headrace.client.arguments import INT16_MAX, flag, instance, mapping, one_of, text, whole, wholes
+from headrace.client.arguments import partitions as checked_partitions
 from headrace.client.metadata import Node
 from headrace.errors import Error
 from headrace.protocol.messages import (
@@ -102,6 +104,8 @@ class ClusterCalls(Calls):
 
     async def describe_cluster(self, *, fenced: bool = False, operations: bool = False) -> ClusterInfo:
         """Brokers and the controller; fenced brokers too where the cluster can tell (Kafka 4.0 and newer)."""
+        flag("fenced", fenced)
+        flag("operations", operations)
         request = DescribeClusterRequest(
             include_cluster_authorized_operations=operations, include_fenced_brokers=fenced
         )
@@ -118,6 +122,7 @@ class ClusterCalls(Calls):
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Forget a broker that is gone for good. One that is running stops."""
+        whole("broker_id", broker_id)
         response = await self._change_one(f"Broker {broker_id}", UnregisterBrokerRequest(broker_id=broker_id))
         check(response.error_code, response.error_message, f"Broker {broker_id} can't be unregistered")
 
@@ -160,6 +165,12 @@ class ClusterCalls(Calls):
         validate_only: bool = False,
     ) -> None:
         """Finalize features at these levels, all or none; 0 takes a feature away."""
+        flag("validate_only", validate_only)
+        instance("upgrade_type", upgrade_type, UpgradeType)
+        levels = mapping("levels", levels, "levels by feature, such as {'metadata.version': 30}")
+        for feature, level in levels.items():
+            text("each feature of levels", feature)
+            whole(f"the level of {feature}", level, 0, INT16_MAX)
         request = UpdateFeaturesRequest(
             timeout_ms=self._timeout_ms,
             feature_updates=[
@@ -184,12 +195,14 @@ class ClusterCalls(Calls):
 
         An unclean election may lose records that were acknowledged: it takes a replica that is not in sync.
         """
+        one_of("election", election, "preferred", "unclean")
         topic = ElectLeadersRequest.TopicPartitions
+        wanted = None if partitions is None else by_topic(checked_partitions("partitions", partitions))
         request = ElectLeadersRequest(
             election_type=1 if election == "unclean" else 0,
             topic_partitions=None
-            if partitions is None
-            else [topic(topic=name, partitions=indexes) for name, indexes in by_topic(partitions).items()],
+            if wanted is None
+            else [topic(topic=name, partitions=indexes) for name, indexes in wanted.items()],
             timeout_ms=self._timeout_ms,
         )
         response: ElectLeadersResponse = await self._change_one("Leaders", request)
@@ -205,11 +218,12 @@ class ClusterCalls(Calls):
     ) -> dict[TopicPartition, Reassignment]:
         """The partitions, of these or of all, whose replicas are on their way to other brokers."""
         topic = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
+        wanted = None if partitions is None else by_topic(checked_partitions("partitions", partitions))
         request = ListPartitionReassignmentsRequest(
             timeout_ms=self._timeout_ms,
             topics=None
-            if partitions is None
-            else [topic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions).items()],
+            if wanted is None
+            else [topic(name=name, partition_indexes=indexes) for name, indexes in wanted.items()],
         )
         response: ListPartitionReassignmentsResponse = await self._change_one("Reassignments", request)
         check(response.error_code, response.error_message, "Reassignments can't be listed")
@@ -225,6 +239,12 @@ class ClusterCalls(Calls):
         self, replicas: Mapping[TopicPartition, Sequence[int] | None], *, allow_replication_factor_change: bool = True
     ) -> None:
         """Move partitions to these brokers; None cancels a move. Refused when one could not: the others may have."""
+        flag("allow_replication_factor_change", allow_replication_factor_change)
+        replicas = mapping("replicas", replicas, "brokers by topic and partition, such as {('letters', 0): [1, 2]}")
+        checked_partitions("replicas", replicas)
+        for brokers in replicas.values():
+            if brokers is not None:
+                wholes("each of replicas", brokers)
         kind = AlterPartitionReassignmentsRequest
         request = kind(
             timeout_ms=self._timeout_ms,

@@ -8,6 +8,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Self
 
 from headrace.client.admin.calls import Calls, check
+from headrace.client.arguments import INT32_MAX, flag, instance, items, mapping, refuse, text, texts
 from headrace.protocol.message import Message
 from headrace.protocol.messages import (
     AlterConfigsRequest,
@@ -178,6 +179,13 @@ class ConfigCalls(Calls):
         documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
         """The settings of resources, all or those with these names. Refused when one is not there."""
+        flag("synonyms", synonyms)
+        flag("documentation", documentation)
+        resources = items("resources", resources, "a list of ConfigResource")
+        for resource in resources:
+            _check_resource("resources", resource)
+        if names is not None:
+            names = texts("names", names)
         wanted = DescribeConfigsRequest.DescribeConfigsResource
         found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
         for broker_id, asked in _by_broker(resources).items():
@@ -211,10 +219,11 @@ class ConfigCalls(Calls):
         Refused when those of one resource could not be: the others may have been.
         """
         kind = IncrementalAlterConfigsRequest.AlterableConfig
+        changes = mapping("changes", changes, "settings by ConfigResource")
         configs = {
             resource: [
                 kind(name=change.name, config_operation=change.operation, value=change.value)
-                for change in _changes(wanted)
+                for change in _changes(resource, wanted)
             ]
             for resource, wanted in changes.items()
         }
@@ -225,15 +234,22 @@ class ConfigCalls(Calls):
     ) -> None:
         """Give resources these settings and no others: what is not named goes back to its default."""
         kind = AlterConfigsRequest.AlterableConfig
-        configs = {
-            resource: [kind(name=name, value=value) for name, value in wanted.items()]
-            for resource, wanted in settings.items()
-        }
+        settings = mapping("settings", settings, "names and values by ConfigResource")
+        configs = {}
+        for resource, wanted in settings.items():
+            _check_resource("settings", resource)
+            named = mapping("each of settings", wanted, "names and values")
+            for name, value in named.items():
+                _check_setting(name, value)
+            configs[resource] = [kind(name=name, value=value) for name, value in named.items()]
         await self._alter(AlterConfigsRequest, configs, validate_only)
 
     async def list_config_resources(self, types: Iterable[ResourceType] = ()) -> list[ConfigResource]:
         """What has settings, or could have some: of these types, or of all (KIP-1142)."""
-        request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in types])
+        wanted = items("types", types, "a list of ResourceType")
+        for kind in wanted:
+            instance("each of types", kind, ResourceType)
+        request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in wanted])
         response: ListConfigResourcesResponse = await self._cluster.call(request)
         check(response.error_code, None, "The resources that have settings can't be listed")
         return [ConfigResource.of(found) for found in response.config_resources]
@@ -245,6 +261,7 @@ class ConfigCalls(Calls):
         validate_only: bool,
     ) -> None:
         """To ask twice does no harm, so that an answer that was lost is asked for again."""
+        flag("validate_only", validate_only)
 
         def request(resources: Sequence[ConfigResource]) -> Message:
             wanted: list[Any] = [
@@ -280,13 +297,37 @@ def _altered(
     return [(ConfigResource.of(one), one.error_code, one) for one in response.responses]
 
 
-def _changes(changes: Mapping[str, str | None] | Sequence[ConfigChange]) -> Sequence[ConfigChange]:
-    if not isinstance(changes, Mapping):
-        return changes
-    return [
-        ConfigChange(name, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
-        for name, value in changes.items()
-    ]
+def _changes(
+    resource: ConfigResource, wanted: Mapping[str, str | None] | Sequence[ConfigChange]
+) -> Sequence[ConfigChange]:
+    _check_resource("changes", resource)
+    if isinstance(wanted, Mapping):
+        changes = [
+            ConfigChange(name, value, ConfigOperation.DELETE if value is None else ConfigOperation.SET)
+            for name, value in wanted.items()
+        ]
+    else:
+        changes = items("each of changes", wanted, "names and values, or a list of ConfigChange")
+    for change in changes:
+        instance("each change", change, ConfigChange)
+        instance("the operation of a change", change.operation, ConfigOperation)
+        if change.value is None and change.operation is not ConfigOperation.DELETE:
+            refuse(f"the value of {change.name}", "text (str) unless it is deleted", None)
+        _check_setting(change.name, change.value)
+    return changes
+
+
+def _check_resource(name: str, resource: object) -> None:
+    instance(f"each of {name}", resource, ConfigResource, "a ConfigResource, such as ConfigResource.topic('letters')")
+    assert isinstance(resource, ConfigResource)
+    instance("the type of a ConfigResource", resource.type, ResourceType)
+    text("the name of a ConfigResource", resource.name, empty=True)
+
+
+def _check_setting(name: object, value: object) -> None:
+    text("the name of a setting", name)
+    if value is not None:
+        text(f"the value of {name}", value, empty=True, most_bytes=INT32_MAX)
 
 
 def _entry(config: DescribeConfigsResponse.DescribeConfigsResourceResult) -> ConfigEntry:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from headrace.client.admin.calls import Calls, check, refused
+from headrace.client.arguments import instance
 from headrace.client.coordinators import CoordinatorKind
 from headrace.client.errors import Unreachable
 from headrace.errors import Error, HeadraceError, Refused
@@ -35,6 +36,8 @@ class CoordinatedCalls(Calls):
         self, request: Message, what: str, failures: dict[int, HeadraceError] | None
     ) -> list[tuple[int, Any]]:
         """What the coordinators of each broker list. One that does not answer is noted in `failures`, or raises."""
+        if failures is not None:
+            instance("failures", failures, dict, "a dict to note failures in, or None")
 
         async def ask(broker_id: int) -> Any:
             try:

@@ -8,8 +8,10 @@ from typing import Final, NamedTuple
 
 from headrace.client.admin.calls import TopicPartition, by_topic
 from headrace.client.admin.coordinated import CoordinatedCalls
+from headrace.client.arguments import items, mapping, refuse, text, texts
+from headrace.client.arguments import partitions as checked_partitions
 from headrace.client.coordinators import CoordinatorKind
-from headrace.client.transaction import OffsetToCommit
+from headrace.client.transaction import OffsetToCommit, checked_offsets
 from headrace.errors import Error, HeadraceError, ProtocolError, Refused
 from headrace.protocol import messages as m
 from headrace.protocol.codec import decode_at
@@ -17,6 +19,7 @@ from headrace.protocol.codec import decode_at
 __all__ = ["GroupCalls", "GroupDetail", "GroupListing", "MemberDetail"]
 
 NAMES_VERSION_MAX: Final = 9  # later versions of offsets know topics by their ids only
+_MEMBERS: Final = "a list of member ids and instance ids, such as [('member-1', None)]"
 _CLASSIC: Final = "classic"
 _CONSUMER: Final = "consumer"
 
@@ -68,7 +71,7 @@ class GroupCalls(CoordinatedCalls):
         """All groups, or those in these states and of these types. With `failures` a broker that does not answer is
         noted there; without, it raises.
         """
-        request = m.ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        request = m.ListGroupsRequest(states_filter=texts("states", states), types_filter=texts("types", types))
         listed = {
             one.group_id: GroupListing(
                 one.group_id, one.group_state, (one.group_type or _CLASSIC).lower(), one.protocol_type, broker_id
@@ -82,6 +85,10 @@ class GroupCalls(CoordinatedCalls):
         """Groups in full, by their names and types, as `list_groups` tells them. A classic group that is not there is
         one in the state Dead; a new one is GROUP_ID_NOT_FOUND.
         """
+        groups = mapping("groups", groups, "types by the names of groups, such as {'readers': 'consumer'}")
+        for name, kind in groups.items():
+            text("each name of groups", name, empty=True)
+            text(f"the type of {name}", kind)
         new = [name for name, kind in groups.items() if kind == _CONSUMER]
         classic = [name for name in groups if name not in new]
         found = await self._at_coordinators(
@@ -103,6 +110,7 @@ class GroupCalls(CoordinatedCalls):
     async def group_offsets(self, groups: Iterable[str]) -> dict[str, dict[TopicPartition, OffsetToCommit]]:
         """What groups have committed, all of it."""
         given = m.OffsetFetchRequest
+        wanted = texts("groups", groups, empty=True)
 
         def results(
             response: m.OffsetFetchResponse,
@@ -120,7 +128,7 @@ class GroupCalls(CoordinatedCalls):
 
         return await self._at_coordinators(
             CoordinatorKind.GROUP,
-            list(groups),
+            wanted,
             lambda names: given(groups=[given.OffsetFetchRequestGroup(group_id=name, topics=None) for name in names]),
             results,
             "does not tell its offsets",
@@ -129,13 +137,14 @@ class GroupCalls(CoordinatedCalls):
 
     async def alter_group_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit | int]) -> None:
         """Set the offsets of a group that has no members. Refused (UNKNOWN_MEMBER_ID) while it has some."""
+        text("group", group, empty=True)
+        checked = checked_offsets(offsets)
         given = m.OffsetCommitRequest
         topics = []
-        for name, indexes in by_topic(offsets).items():
+        for name, indexes in by_topic(checked).items():
             parts = []
             for index in indexes:
-                to = offsets[name, index]
-                wanted = to if isinstance(to, OffsetToCommit) else OffsetToCommit(to)
+                wanted = checked[name, index]
                 parts.append(
                     given.OffsetCommitRequestPartition(
                         partition_index=index,
@@ -161,12 +170,13 @@ class GroupCalls(CoordinatedCalls):
 
     async def delete_group_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget what a group has committed for partitions. Refused while it is subscribed to one of them."""
+        text("group", group, empty=True)
         given = m.OffsetDeleteRequest
         topics = [
             given.OffsetDeleteRequestTopic(
                 name=name, partitions=[given.OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
             )
-            for name, indexes in by_topic(partitions).items()
+            for name, indexes in by_topic(checked_partitions("partitions", partitions)).items()
         ]
 
         def results(response: m.OffsetDeleteResponse) -> Iterable[tuple[str, int, str | None, None]]:
@@ -185,7 +195,7 @@ class GroupCalls(CoordinatedCalls):
         """Groups without members, with their offsets. Refused when one could not be: the others may have been."""
         await self._at_coordinators(
             CoordinatorKind.GROUP,
-            list(groups),
+            texts("groups", groups, empty=True),
             lambda names: m.DeleteGroupsRequest(groups_names=names),
             lambda response: [(one.group_id, one.error_code, None, None) for one in response.results],
             "can't be deleted",
@@ -193,11 +203,18 @@ class GroupCalls(CoordinatedCalls):
 
     async def remove_members(self, group: str, members: Iterable[tuple[str, str | None]]) -> None:
         """Take members, by member id and instance id, out of a classic group; they may come back."""
+        text("group", group, empty=True)
         given = m.LeaveGroupRequest
-        identities = [
-            given.MemberIdentity(member_id="" if instance_id else member_id, group_instance_id=instance_id)
-            for member_id, instance_id in members
-        ]
+        identities = []
+        for member in items("members", members, _MEMBERS):
+            if not isinstance(member, tuple) or len(member) != 2:
+                refuse("each of members", "a member id and an instance id or None", member)
+            member_id, instance_id = member
+            text("a member id", member_id, empty=True)
+            if instance_id is not None:
+                text("an instance id", instance_id, empty=True)
+            identity = given.MemberIdentity(member_id="" if instance_id else member_id, group_instance_id=instance_id)
+            identities.append(identity)
 
         def results(response: m.LeaveGroupResponse) -> Iterable[tuple[str, int, str | None, None]]:
             codes = [one.error_code for one in response.members if one.error_code]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headrace.client.admin.calls import Calls, TopicPartition, by_topic, check
+from headrace.client.arguments import mapping, partition, refuse, text, whole, wholes
+from headrace.client.arguments import partitions as checked_partitions
 from headrace.errors import Error
 from headrace.protocol.messages import (
     AlterReplicaLogDirsRequest,
@@ -53,7 +55,9 @@ class LogDirCalls(Calls):
     ) -> dict[int, list[LogDirInfo]]:
         """The log directories of brokers, or of all, with the logs of partitions, or of all."""
         topic = DescribeLogDirsRequest.DescribableLogDirTopic
-        wanted = None if partitions is None else by_topic(partitions)
+        wanted = None if partitions is None else by_topic(checked_partitions("partitions", partitions))
+        if broker_ids is not None:
+            broker_ids = wholes("broker_ids", broker_ids)
         request = DescribeLogDirsRequest(
             topics=None
             if wanted is None
@@ -75,6 +79,13 @@ class LogDirCalls(Calls):
         """
         kind = AlterReplicaLogDirsRequest
         brokers: dict[int, dict[str, list[TopicPartition]]] = {}
+        moves = mapping("moves", moves, "paths by topic, partition and broker, such as {('letters', 0, 1): '/logs'}")
+        for key, path in moves.items():
+            if not isinstance(key, tuple) or len(key) != 3:
+                refuse("each of moves", "of a topic, a partition and a broker, such as ('letters', 0, 1)", key)
+            partition("each of moves", key[:2])
+            whole("the broker of each of moves", key[2])
+            text("the path of each of moves", path)
         for (topic, index, broker_id), path in moves.items():
             brokers.setdefault(broker_id, {}).setdefault(path, []).append((topic, index))
 

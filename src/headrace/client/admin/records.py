@@ -6,7 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
 from headrace.client.admin.calls import Calls, TopicPartition
-from headrace.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, list_offsets
+from headrace.client.arguments import INT64_MAX, mapping, one_of, whole
+from headrace.client.arguments import partitions as checked_partitions
+from headrace.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, TIME_MIN, OffsetAt, list_offsets
 from headrace.protocol.messages import (
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -48,7 +50,17 @@ class RecordCalls(Calls):
 
         A time is in milliseconds, or "earliest", "latest" (the offset that the next record gets), or "max_timestamp".
         """
-        times_ms = {key: _MOMENTS[time] if isinstance(time, str) else time for key, time in times.items()}
+        one_of("isolation_level", isolation_level, "read_uncommitted", "read_committed")
+        given = mapping("times", times, "times by topic and partition, such as {('letters', 0): 'latest'}")
+        checked_partitions("times", given)
+        times_ms: dict[TopicPartition, int] = {}
+        for key, time in given.items():
+            if isinstance(time, str):
+                one_of("each of times", time, *_MOMENTS)
+                times_ms[key] = _MOMENTS[time]
+            else:
+                whole("each of times", time, TIME_MIN, INT64_MAX)
+                times_ms[key] = time
         return await list_offsets(self._cluster, times_ms, 1 if isolation_level == "read_committed" else 0)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
@@ -57,6 +69,10 @@ class RecordCalls(Calls):
         HIGH_WATERMARK as the offset deletes all. Refused when one could not: the others may have been.
         """
         kind = DeleteRecordsRequest
+        before = mapping("before", before, "offsets by topic and partition, such as {('letters', 0): 1}")
+        checked_partitions("before", before)
+        for offset in before.values():
+            whole("each of before", offset, HIGH_WATERMARK, INT64_MAX)
 
         def ask(topics: dict[str, list[int]]) -> DeleteRecordsRequest:
             return kind(
@@ -87,6 +103,7 @@ class RecordCalls(Calls):
     ) -> dict[TopicPartition, list[ProducerInfo]]:
         """The idempotent and transactional producers that the leaders of partitions remember."""
         request = DescribeProducersRequest.TopicRequest
+        wanted = checked_partitions("partitions", partitions)
 
         def ask(topics: dict[str, list[int]]) -> DescribeProducersRequest:
             return DescribeProducersRequest(
@@ -101,7 +118,7 @@ class RecordCalls(Calls):
                     found = [_producer(producer) for producer in part.active_producers]
                     yield (topic.name, part.partition_index), part.error_code, part.error_message, found
 
-        return await self._at_leaders(list(partitions), ask, results, "does not tell its producers")
+        return await self._at_leaders(wanted, ask, results, "does not tell its producers")
 
 
 def _producer(producer: DescribeProducersResponse.ProducerState) -> ProducerInfo:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headrace.client.admin.calls import Calls, check
+from headrace.client.arguments import flag, mapping, text, texts
 from headrace.errors import Error
 from headrace.protocol.messages import (
     DescribeAclsRequest,
@@ -82,7 +83,7 @@ class SecurityCalls(Calls):
         """The SCRAM mechanisms of users, or of all that have one; a user without any is left out."""
         user = DescribeUserScramCredentialsRequest.UserName
         request = DescribeUserScramCredentialsRequest(
-            users=None if users is None else [user(name=name) for name in users]
+            users=None if users is None else [user(name=name) for name in texts("users", users)]
         )
         response: DescribeUserScramCredentialsResponse = await self._cluster.call(request)
         check(response.error_code, response.error_message, "SCRAM credentials can't be described")
@@ -98,11 +99,14 @@ class SecurityCalls(Calls):
         self, entity: Mapping[str, str] | None = None, *, strict: bool = False
     ) -> list[ClientQuota]:
         """The quotas of clients, all or those of an entity, such as {"user": "ann"}."""
+        flag("strict", strict)
+        wanted = {} if entity is None else mapping("entity", entity, "names by their types, such as {'user': 'alice'}")
+        for kind, name in wanted.items():
+            text("each type of entity", kind)
+            text("each name of entity", name, empty=True)
         component = DescribeClientQuotasRequest.ComponentData
         request = DescribeClientQuotasRequest(
-            components=[
-                component(entity_type=kind, match_type=_EXACT, match=name) for kind, name in (entity or {}).items()
-            ],
+            components=[component(entity_type=kind, match_type=_EXACT, match=name) for kind, name in wanted.items()],
             strict=strict,
         )
         response: DescribeClientQuotasResponse = await self._cluster.call(request)

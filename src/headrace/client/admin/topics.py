@@ -5,9 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from headrace.client.admin.calls import Calls, check
+from headrace.client.arguments import (
+    INT16_MAX,
+    INT32_MAX,
+    flag,
+    items,
+    mapping,
+    refuse,
+    text,
+    texts,
+    whole,
+    wholes,
+)
 from headrace.client.metadata import Metadata, TopicInfo
 from headrace.errors import Error, Refused
 from headrace.protocol.messages import (
@@ -22,6 +34,8 @@ from headrace.protocol.messages import (
 
 __all__ = ["NewPartitions", "NewTopic", "PartitionDetail", "TopicCalls", "TopicDetail"]
 
+TOPIC_ID_BYTES: Final = 16
+
 
 @dataclass(slots=True)
 class NewTopic:
@@ -34,6 +48,17 @@ class NewTopic:
     assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
     """The brokers of each partition, where the cluster is not to choose; the numbers above are then not used."""
 
+    def __post_init__(self) -> None:
+        text("the name of a topic", self.name)
+        whole("partitions", self.partitions, -1)
+        whole("replication_factor", self.replication_factor, -1, INT16_MAX)
+        for name, value in mapping("configs", self.configs, "names and values").items():
+            text("each name in configs", name)
+            text(f"{name} in configs", value, empty=True, most_bytes=INT32_MAX)
+        for index, brokers in mapping("assignments", self.assignments, "the brokers of each partition").items():
+            whole("each partition in assignments", index)
+            wholes("each of assignments", brokers)
+
 
 @dataclass(slots=True)
 class NewPartitions:
@@ -42,6 +67,12 @@ class NewPartitions:
     count: int
     assignments: Sequence[Sequence[int]] | None = None
     """The brokers of each new partition, where the cluster is not to choose."""
+
+    def __post_init__(self) -> None:
+        whole("count", self.count, 1)
+        if self.assignments is not None:
+            for brokers in items("assignments", self.assignments, "a list of the brokers of each new partition"):
+                wholes("each of assignments", brokers)
 
 
 class PartitionDetail(NamedTuple):
@@ -78,7 +109,9 @@ class TopicCalls(Calls):
         When an answer was lost and the topic is there at the next try, with the partitions that were asked for, it
         counts as made.
         """
-        wanted = [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in topics]
+        flag("validate_only", validate_only)
+        given = items("topics", topics, "a list of names or of NewTopic")
+        wanted = [topic if isinstance(topic, NewTopic) else NewTopic(topic) for topic in given]
         by_name = {topic.name: topic for topic in wanted}
         ids: dict[str, bytes] = {}
 
@@ -115,7 +148,13 @@ class TopicCalls(Calls):
                 timeout_ms=self._timeout_ms,
             )
 
-        wanted = list(topics)
+        wanted = items("topics", topics, "a list of names, or of ids of 16 bytes")
+        for topic in wanted:
+            if isinstance(topic, bytes):
+                if len(topic) != TOPIC_ID_BYTES:
+                    refuse("each of topics", "a name (str), or an id of 16 bytes", topic)
+            else:
+                text("each of topics", topic)
         ids = {topic for topic in wanted if isinstance(topic, bytes)}
         changes = self._change(
             wanted,
@@ -135,7 +174,10 @@ class TopicCalls(Calls):
         self, topics: Mapping[str, int | NewPartitions], *, validate_only: bool = False
     ) -> None:
         """Give topics more partitions: how many each is to have. Refused when one could not: the others may have."""
-        wanted = {name: to if isinstance(to, NewPartitions) else NewPartitions(to) for name, to in topics.items()}
+        flag("validate_only", validate_only)
+        given = mapping("topics", topics, "the number of partitions by topic, such as {'letters': 3}")
+        wanted = {name: to if isinstance(to, NewPartitions) else NewPartitions(to) for name, to in given.items()}
+        texts("topics", wanted)
 
         def ask(names: Sequence[str]) -> CreatePartitionsRequest:
             return CreatePartitionsRequest(
@@ -158,12 +200,13 @@ class TopicCalls(Calls):
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
         """The names of all topics, sorted."""
+        flag("internal", internal)
         topics = await self._topics(None)
         return sorted(topic.name for topic in topics.values() if internal or not topic.is_internal)
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
         """Ids, partitions, leaders and replicas. Refused when one is not there."""
-        names = list(names)
+        names = texts("names", names)
         topics = await self._topics(names)
         for name in names:
             error = topics[name].error if name in topics else Error.UNKNOWN_TOPIC_OR_PARTITION
@@ -177,8 +220,9 @@ class TopicCalls(Calls):
 
         Refused when one is not there; UNSUPPORTED_VERSION from clusters before Kafka 3.8.
         """
+        whole("page_size", page_size, 1)
         request = DescribeTopicPartitionsRequest(
-            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in names],
+            topics=[DescribeTopicPartitionsRequest.TopicRequest(name=name) for name in texts("names", names)],
             response_partition_limit=page_size,
         )
         found: dict[str, TopicDetail] = {}

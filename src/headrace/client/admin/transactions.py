@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from headrace.client.admin.calls import TopicPartition
 from headrace.client.admin.coordinated import CoordinatedCalls
+from headrace.client.arguments import INT16_MAX, INT64_MAX, text, texts, whole, wholes
+from headrace.client.arguments import partition as checked_partition
 from headrace.client.coordinators import CoordinatorKind
 from headrace.errors import HeadraceError
 from headrace.protocol import messages as m
@@ -49,9 +51,12 @@ class TransactionCalls(CoordinatedCalls):
         """All transactional ids, or those in these states, of these producers, that run for as long, whose names match
         (RE2). With `failures` a broker that does not answer is noted there; without, it raises.
         """
+        whole("running_ms", running_ms, -1, INT64_MAX)
+        if pattern is not None:
+            text("pattern", pattern, empty=True)
         request = m.ListTransactionsRequest(
-            state_filters=list(states),
-            producer_id_filters=list(producer_ids),
+            state_filters=texts("states", states),
+            producer_id_filters=wholes("producer_ids", producer_ids, -1, INT64_MAX),
             duration_filter=running_ms,
             transactional_id_pattern=pattern,
         )
@@ -68,7 +73,7 @@ class TransactionCalls(CoordinatedCalls):
         """In full. Refused (TRANSACTIONAL_ID_NOT_FOUND) when there is none of a name."""
         return await self._at_coordinators(
             CoordinatorKind.TRANSACTION,
-            list(transactional_ids),
+            texts("transactional_ids", transactional_ids),
             lambda names: m.DescribeTransactionsRequest(transactional_ids=names),
             lambda response: [
                 (one.transactional_id, one.error_code, None, _detail(one)) for one in response.transaction_states
@@ -80,6 +85,7 @@ class TransactionCalls(CoordinatedCalls):
         """Take a transactional id: its transaction is aborted, and whoever used it can't any more. The new producer id
         and epoch.
         """
+        text("transactional_id", transactional_id)
         request = m.InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
         )
@@ -98,6 +104,10 @@ class TransactionCalls(CoordinatedCalls):
         """Write into a partition that a producer's transaction was aborted: for one that hangs, of which no coordinator
         knows. What its coordinator still has under way would be broken by this.
         """
+        checked_partition("the partition", (topic, partition))
+        whole("producer_id", producer_id, 0, INT64_MAX)
+        whole("producer_epoch", producer_epoch, 0, INT16_MAX)
+        whole("coordinator_epoch", coordinator_epoch, -1)
         marker = m.WriteTxnMarkersRequest
 
         def ask(topics: dict[str, list[int]]) -> m.WriteTxnMarkersRequest:
