@@ -98,6 +98,23 @@ def test_hazard_5_a_batch_that_is_verified_while_its_transaction_is_aborted_is_r
     assert written(host) == []
 
 
+@pytest.mark.parametrize("is_known", [True, False])
+def test_the_marker_of_a_transaction_does_not_end_the_next_one_that_is_being_verified(is_known: bool) -> None:
+    """A producer of transaction version 2 may begin it as soon as the end is decided, with the epoch of its markers."""
+    host, producer = client()
+    if is_known:
+        first = send(producer, of_transaction(b"a"), ADDS)
+        producer.verifier.answer()
+        assert error_of(first, ADDS) == Error.NONE
+    second = send(producer, of_transaction(b"b", epoch=1), ADDS)
+    end(host, commits=True, epoch=1, version=2)
+    producer.verifier.answer(number=len(producer.verifier.asked) - 1)
+    assert error_of(second, ADDS) == Error.NONE
+    assert written(host) == [b"a", b"b"][not is_known :]
+    end(host, commits=False, epoch=2, version=2)
+    assert not is_hanging(host)
+
+
 def test_hazard_5_it_is_refused_even_when_the_next_transaction_of_its_producer_is_being_verified() -> None:
     """With the protocol before transaction version 2 both have one epoch: a stale yes must not count for the other."""
     host, producer = client()
@@ -113,7 +130,7 @@ def test_hazard_5_it_is_refused_even_when_the_next_transaction_of_its_producer_i
 
 def test_hazard_5_without_the_end_of_verifications_a_transaction_would_hang(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests above are worth something: take the fix away, and the transaction hangs."""
-    monkeypatch.setattr(Verifications, "end", lambda self, producer_id: None)
+    monkeypatch.setattr(Verifications, "end", lambda self, producer_id, last_epoch=0: None)
     host, producer = client()
     slot = send(producer, of_transaction(b"a"))
     end(host, commits=False)

@@ -176,6 +176,25 @@ def test_hazard_5_a_produce_that_comes_after_the_abort_leaves_no_transaction_han
     run(check())
 
 
+def test_one_transaction_follows_another_at_once() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t")
+            who = await identity(peer)
+            for round_number in range(20):
+                assert await produce(peer, who, b"%d" % round_number, version=12) == Error.NONE
+                response = await end(peer, who, commits=True)
+                assert response.error_code == Error.NONE
+                who = (response.producer_id, response.producer_epoch)
+                response = await end(peer, who, commits=False)
+                assert response.error_code == Error.NONE
+                who = (response.producer_id, response.producer_epoch)
+            await settled(peer)
+            assert await read(peer) == [b"%d" % round_number for round_number in range(20)]
+
+    run(check())
+
+
 def test_hazard_6_an_end_that_comes_late_ends_no_later_transaction() -> None:
     async def check() -> None:
         async with running() as node, connected(node) as peer:

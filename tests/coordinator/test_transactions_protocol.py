@@ -169,13 +169,30 @@ def test_how_an_end_is_answered_by_transaction_version_2() -> None:
         commit a 0:1            -> 0:2
         commit a 0:1            -> waits
         abort a 0:1             -> INVALID_TXN_STATE
-        commit a 0:2            -> PRODUCER_FENCED
+        commit a 0:2            -> waits        # the next transaction, which has nothing in it
         marked a
-        answer commit           -> PRODUCER_FENCED
+        answer commit           -> INVALID_TXN_STATE
         commit a 0:1            -> 0:2          # asked again after it was complete
         abort a 0:1             -> INVALID_TXN_STATE
         abort a 0:2             -> 0:3
         commit a 0:0            -> PRODUCER_FENCED
+    """)
+
+
+def test_the_next_transaction_may_be_ended_before_the_one_before_is_complete() -> None:
+    """The producer goes on as soon as the end is decided. It is nobody's zombie, and must not be told so."""
+    Coordinator().play("""
+        init a                  -> 0:0
+        add a 0:0 t-0           -> NONE
+        commit a 0:0            -> 0:1
+        abort a 0:1             -> waits
+        marked a
+        answer abort            -> 0:2
+        add a 0:2 t-0           -> NONE
+        abort a 0:2             -> 0:3
+        abort a 0:3             -> waits
+        marked a
+        answer abort            -> 0:4
     """)
 
 

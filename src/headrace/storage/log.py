@@ -226,7 +226,7 @@ class Log:
                     0,
                     is_duplicate=True,
                 )
-        self._write(content, batches, next_offset, now_ms)
+        self._write(content, batches, next_offset, now_ms, transaction_version)
         return Appended(
             first_offset,
             next_offset - 1,
@@ -294,7 +294,9 @@ class Log:
             size_bytes += batch.size_bytes
         return runs
 
-    def _write(self, content: Bytes, batches: Sequence[Batch], next_offset: int, now_ms: int) -> None:
+    def _write(
+        self, content: Bytes, batches: Sequence[Batch], next_offset: int, now_ms: int, transaction_version: int = 0
+    ) -> None:
         segment = self._segment_for(len(content), batches, next_offset - 1, now_ms)
         try:
             segment.append(content, batches, self._config.index_interval_bytes)
@@ -305,7 +307,7 @@ class Log:
             if batch.partition_leader_epoch != epochs.latest and batch.partition_leader_epoch >= 0:
                 epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             if batch.producer_id >= 0:
-                completed = producers.apply(batch)
+                completed = producers.apply(batch, transaction_version)
                 if completed is not None and (aborted := aborted_by(completed)) is not None:
                     segment.add_aborted(aborted)
         self.unflushed_records += next_offset - self.log_end_offset

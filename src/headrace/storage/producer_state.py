@@ -228,10 +228,13 @@ class ProducerState:
 
     # After the write
 
-    def apply(self, batch: Batch) -> CompletedTransaction | None:
-        """Takes in a batch with a producer id, checked or replayed; returns the transaction that it ended, if any."""
+    def apply(self, batch: Batch, transaction_version: int = 0) -> CompletedTransaction | None:
+        """Takes in a batch with a producer id, checked or replayed; returns the transaction that it ended, if any.
+
+        The version is the one that a marker is of, where that is known.
+        """
         if batch.attributes & CONTROL_BIT:
-            return self._apply_marker(batch)
+            return self._apply_marker(batch, transaction_version)
         producer_id = batch.producer_id
         producer = self.producers.get(producer_id)
         if producer is None:
@@ -259,12 +262,13 @@ class ProducerState:
                 self.first_unstable_offset = base_offset
         return None
 
-    def _apply_marker(self, batch: Batch) -> CompletedTransaction | None:
+    def _apply_marker(self, batch: Batch, transaction_version: int) -> CompletedTransaction | None:
         marker = read_marker(batch)
         if marker is None:
             return None  # the cleaner emptied it: the whole transaction is gone
         producer_id = batch.producer_id
-        self.verifications.end(producer_id)
+        is_strict = transaction_version >= _STRICT_MARKER_VERSION
+        self.verifications.end(producer_id, batch.producer_epoch - 1 if is_strict else batch.producer_epoch)
         producer = self.producers.get(producer_id)
         if producer is None:
             producer = self.producers[producer_id] = Producer()

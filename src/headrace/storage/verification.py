@@ -5,6 +5,9 @@ committed records would wait behind it for ever (hazard 5, KIP-890). So the firs
 the coordinator is asked. What it answers is of the moment when it was asked: a marker that is written meanwhile ends
 the verification, and the batch is refused, even when the producer has begun its next transaction by then. Once a batch
 is in the log the transaction is open, the markers of its end will come here, and nothing more is asked.
+
+A producer of transaction version 2 has another epoch in each transaction, that of the markers of the one before. It may
+begin the next one before those are written, and they do not end the question that was asked about it.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from headrace.errors import Error, Refused
 REMEMBERED_MAX: Final = 1_000
 """Verifications that failed and may be tried again, of one partition."""
 NO_SEQUENCE: Final = -1
+LAST_EPOCH: Final = 2**15 - 1
 
 
 class Verification:
@@ -82,9 +86,11 @@ class Verifications:
         """It has not ended since."""
         return verification is not None and self._by_producer.get(producer_id) is verification
 
-    def end(self, producer_id: int) -> None:
-        """The transaction is open here, or has ended."""
-        self._by_producer.pop(producer_id, None)
+    def end(self, producer_id: int, last_epoch: int = LAST_EPOCH) -> None:
+        """The transaction is open here, or has ended: that of this epoch, or of one before it."""
+        found = self._by_producer.get(producer_id)
+        if found is not None and found.producer_epoch <= last_epoch:
+            del self._by_producer[producer_id]
 
     def _drop_failed(self) -> None:
         self._by_producer = {key: found for key, found in self._by_producer.items() if found.refused is None}

@@ -88,7 +88,7 @@ class Ending(Enum):
 
     ENDS = "the transaction ends"
     ENDED_SO = "it has ended so before, and the answer of that time was lost"
-    UNDER_WAY = "it is being ended so: CONCURRENT_TRANSACTIONS"
+    UNDER_WAY = "it is being ended so, or the one before it is being ended: CONCURRENT_TRANSACTIONS"
     INVALID = "there is nothing that could be ended so: INVALID_TXN_STATE"
     FENCED = "another producer has taken over, or the epoch is of an older transaction: PRODUCER_FENCED"
 
@@ -112,10 +112,10 @@ ENDINGS: Final[Mapping[tuple[State, Claim], tuple[Ending, Ending]]] = {
     (State.ONGOING, Claim.CURRENT): (_ENDS, _ENDS),
     (State.ONGOING, Claim.BEFORE): (_FENCED, _FENCED),
     (State.PREPARE_COMMIT, Claim.VERSION_1): (_INVALID, _UNDER_WAY),
-    (State.PREPARE_COMMIT, Claim.CURRENT): (_FENCED, _FENCED),
+    (State.PREPARE_COMMIT, Claim.CURRENT): (_UNDER_WAY, _UNDER_WAY),
     (State.PREPARE_COMMIT, Claim.BEFORE): (_INVALID, _UNDER_WAY),
     (State.PREPARE_ABORT, Claim.VERSION_1): (_UNDER_WAY, _INVALID),
-    (State.PREPARE_ABORT, Claim.CURRENT): (_FENCED, _FENCED),
+    (State.PREPARE_ABORT, Claim.CURRENT): (_UNDER_WAY, _UNDER_WAY),
     (State.PREPARE_ABORT, Claim.BEFORE): (_UNDER_WAY, _INVALID),
     (State.COMPLETE_COMMIT, Claim.VERSION_1): (_INVALID, _ENDED_SO),
     (State.COMPLETE_COMMIT, Claim.CURRENT): (_ENDS, _INVALID),
