@@ -1,4 +1,4 @@
-"""Ctrl-C, wherever a command happens to be."""
+"""Ctrl-C and SIGTERM, wherever a command happens to be."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import signal
 
 import pytest
 
+from headrace.cli import interrupts
 from headrace.cli.connection import run_loop
 
 
@@ -49,3 +50,56 @@ def test_a_ctrl_c_that_is_ignored_stays_ignored() -> None:
         assert run_loop(work) == "done"
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def terminate() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_sigterm_is_what_ctrl_c_is_and_has_its_own_exit_code() -> None:
+    """In a loop and out of it, and in the next loop of the same command, as a bench has three."""
+
+    async def work() -> None:
+        asyncio.get_running_loop().call_soon(terminate)
+        await asyncio.sleep(3600)
+
+    with interrupts.heard():
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                run_loop(work)
+            assert (interrupts.exit_code(), interrupts.cause()) == (143, "SIGTERM")
+        with pytest.raises(KeyboardInterrupt):
+            terminate()
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with interrupts.heard():
+        with pytest.raises(KeyboardInterrupt):
+            interrupt()
+        assert (interrupts.exit_code(), interrupts.cause()) == (130, "Ctrl-C")
+
+
+def test_a_sigterm_that_somebody_else_has_is_let_be() -> None:
+    for theirs in (signal.SIG_IGN, lambda number, frame: None):
+        before = signal.signal(signal.SIGTERM, theirs)
+        try:
+
+            async def work() -> str:
+                terminate()
+                await asyncio.sleep(0)
+                return "done"
+
+            with interrupts.heard():
+                assert run_loop(work) == "done"
+            assert signal.getsignal(signal.SIGTERM) is theirs
+        finally:
+            signal.signal(signal.SIGTERM, before)
+
+
+def test_where_nothing_may_be_raised_they_are_counted() -> None:
+    with interrupts.heard():
+        with interrupts.counted() as stop:
+            assert not stop
+            terminate()
+            interrupt()
+            assert stop.count == 2
+        with pytest.raises(KeyboardInterrupt):
+            terminate()

@@ -1,37 +1,50 @@
-"""`produce` and `consume` as processes: Ctrl-C, terminals, pipes that close."""
+"""`produce` and `consume` as processes: Ctrl-C and SIGTERM, terminals, pipes that close."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 
+import pytest
+
 from tests.cli.running import Cli
 from tests.cli.terminal import HEADRACE, TIMEOUT_S, Terminal, started
 
+STOPS = pytest.mark.parametrize(
+    ("number", "code", "cause"), [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")]
+)
 
-def test_ctrl_c_sends_what_was_read_and_says_how_many(cli: Cli, topic: str) -> None:
+
+@STOPS
+def test_a_signal_sends_what_was_read_and_says_how_many(
+    cli: Cli, topic: str, number: signal.Signals, code: int, cause: str
+) -> None:
     with started("produce", topic, "-p", "1", "--bootstrap", cli.bootstrap) as process:
         assert process.stdin is not None
         process.stdin.write(b"one\ntwo\n")
         process.stdin.flush()
         while cli("topic", "describe", topic, "--json").json[0]["partitions"][1]["end_offset"] < 2:
             pass
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         assert process.stdout is not None
         assert process.stderr is not None
         out, err = process.stdout.read(), process.stderr.read()
-        assert process.wait(TIMEOUT_S) == 130
+        assert process.wait(TIMEOUT_S) == code
     assert out.decode().startswith(f"2 records (6 B) to topic {topic}, all acknowledged")
-    assert err == b"Stopped by Ctrl-C.\n"
+    assert err.decode() == f"Stopped by {cause}.\n"
 
 
-def test_ctrl_c_ends_reading_cleanly_with_a_group_that_remembers(cli: Cli, topic: str) -> None:
+@STOPS
+def test_a_signal_ends_reading_cleanly_with_a_group_that_remembers(
+    cli: Cli, topic: str, number: signal.Signals, code: int, cause: str
+) -> None:
     with started("consume", topic, "--group", topic, "--bootstrap", cli.bootstrap) as process:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(10)] == [b"value\n"] * 10
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, out, err) == (130, b"", b"")
+    assert (process.returncode, out, err) == (code, b"", b"")
+    assert cli.done("group", "describe", topic, "--json").json[0]["members"] == []
     assert cli.done("consume", topic, "--group", topic, "--until", "end").out == ""
 
 

@@ -1,7 +1,8 @@
 """The command `headrace`: finds the subcommand, loads that one and nothing else, and says in a sentence what failed.
 
 A node must start in a fraction of a second, so this module imports neither Typer nor rich; a subcommand that wants them
-does. Exit codes: 0 done, 1 failed, 2 used wrongly, 70 a defect of ours, 130 stopped by Ctrl-C, 141 the pipe closed.
+does. Exit codes: 0 done, 1 failed, 2 used wrongly, 70 a defect of ours, 130 stopped by Ctrl-C, 141 the
+pipe closed, 143 stopped by SIGTERM.
 """
 
 from __future__ import annotations
@@ -182,6 +183,17 @@ def load(name: str, command: Command) -> Any:
 
 
 def _run_typer(app: Any, name: str, arguments: list[str]) -> int:
+    from headrace.cli import interrupts
+
+    with interrupts.heard():
+        try:
+            code = _run_command(app, name, arguments)
+        except KeyboardInterrupt:
+            code = INTERRUPTED
+        return interrupts.exit_code() if code == INTERRUPTED else code
+
+
+def _run_command(app: Any, name: str, arguments: list[str]) -> int:
     import typer
     from typer.main import get_command
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headrace.cli import INTERRUPTED, Misused
+from headrace.cli import INTERRUPTED, Misused, interrupts
 from headrace.cli.amounts import duration_ms, size_bytes
 from headrace.cli.bench_plot import check_plot, write_plot
 from headrace.cli.bench_result import Result, print_result
@@ -288,7 +288,7 @@ def _tell(result: Result, plot: Path | None, *, as_json: bool) -> None:
         write_plot(plot, result)
         remark(f"Drawn in {plot}.")
     if result.is_interrupted:
-        remark("Stopped by Ctrl-C; what was measured until then is above.")
+        remark(f"Stopped by {interrupts.cause()}; what was measured until then is above.")
         raise typer.Exit(INTERRUPTED)
     if result.failed:
         raise HeadraceError(f"{plural(result.failed, 'record')} could not be sent: {result.first_failure}")

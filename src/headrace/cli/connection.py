@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
-from headrace.cli import Misused
+from headrace.cli import Misused, interrupts
 from headrace.errors import Error, HeadraceError, Refused
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], *, once: boo
 
 
 def run_loop(main: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
-    """Runs it in a loop of its own. Every Ctrl-C cancels what it waits for.
+    """Runs it in a loop of its own. Every Ctrl-C, and every SIGTERM, cancels what it waits for.
 
     Left to itself, a second one would raise wherever the code happens to be: a clean-up that has begun is then done
     without its time limit, and the command stays.
@@ -67,27 +67,27 @@ def run_loop(main: Callable[[], Coroutine[Any, Any, Found]]) -> Found:
 
     import uvloop
 
-    is_interrupted = False
+    is_interrupted, handlers = False, interrupts.handlers()  # before asyncio takes Ctrl-C for itself
 
     async def interruptible() -> Found:
-        if not is_ours:
-            return await main()
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         assert task is not None
 
-        def interrupt() -> None:
+        def interrupt(number: signal.Signals) -> None:
             nonlocal is_interrupted
             is_interrupted = True
+            interrupts.note(number)
             task.cancel()
 
-        loop.add_signal_handler(signal.SIGINT, interrupt)
+        for number in handlers:
+            loop.add_signal_handler(number, interrupt, number)
         try:
             return await main()
         finally:
-            loop.remove_signal_handler(signal.SIGINT)
+            for number, handler in handlers.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, handler)
 
-    # Who ignores it, as a shell does for what runs in the background, goes on doing so.
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     try:
         return uvloop.run(interruptible())
     except asyncio.CancelledError:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from headrace.cli import INTERRUPTED, Misused
+from headrace.cli import INTERRUPTED, Misused, interrupts
 from headrace.cli.amounts import duration_ms, moment_ms, size_bytes
 from headrace.cli.columns import Column
 from headrace.cli.connection import DEFAULT_BOOTSTRAP, Bootstrap, Json, Topic, all_topics, run, unknown_topic
@@ -393,7 +393,7 @@ class Tally:
 
     def _print(self, took_s: float) -> None:
         if self.is_interrupted:
-            remark("Stopped by Ctrl-C.")
+            remark(f"Stopped by {interrupts.cause()}.")
         if not self.sent:
             say("Nothing was sent.")
             return
