@@ -65,14 +65,15 @@ def parse_listener(text: str, setting: str) -> ListenerAddress:
             Error.INVALID_CONFIG,
             f"{setting} has '{text}', and a listener is written NAME://host:port, as in PLAINTEXT://127.0.0.1:9092.",
         )
-    if host.startswith("[") and host.endswith("]"):
+    is_in_brackets = host.startswith("[") and host.endswith("]")
+    if is_in_brackets:
         host = host[1:-1]
-    elif ":" in host:
+    if host not in ("", "*") and not is_host_name(host):
+        raise Refused(Error.INVALID_CONFIG, f"{setting} has '{text}', and '{host}' is no name of a host.")
+    if ":" in host and not is_in_brackets:
         raise Refused(
             Error.INVALID_CONFIG, f"{setting} has '{text}': an IPv6 address stands in brackets, as in [::1]:9092."
         )
-    if host not in ("", "*") and not is_host_name(host):
-        raise Refused(Error.INVALID_CONFIG, f"{setting} has '{text}', and '{host}' is no name of a host.")
     return ListenerAddress(name.upper(), host, int(port))
 
 
