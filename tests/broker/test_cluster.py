@@ -7,8 +7,11 @@ import logging
 import re
 
 import pytest
+import uvloop
 
-from headrace.errors import Error
+from headrace.broker.node import Node
+from headrace.config import NodeConfig
+from headrace.errors import Error, HeadraceError
 from headrace.metadata.features import BOOTSTRAP, SUPPORTED
 from headrace.net.peer import Disconnected, Peer
 from headrace.protocol import messages as m
@@ -16,7 +19,7 @@ from headrace.protocol.apis import find_api
 from headrace.protocol.frame import read_response
 from headrace.protocol.message import Message
 from headrace.testing.disk import FaultyDisk
-from tests.broker.nodes import ask, connected, run, running
+from tests.broker.nodes import ask, connected, memory_ports, run, running
 
 PRODUCE, FETCH, API_VERSIONS = 0, 1, 18
 
@@ -176,6 +179,26 @@ def test_listeners_answer_with_their_own_endpoints() -> None:
                     assert [broker.host for broker in response.brokers] == [host]
 
     run(check())
+
+
+def test_of_two_nodes_that_start_on_one_port_one_is_ready_and_the_other_says_why_not() -> None:
+    """Both have the port before either listens, and uvloop says nothing when the second can't."""
+
+    async def check() -> None:
+        async with running() as node:
+            port = node.endpoints[0].port
+        config = NodeConfig.parse({"listeners": f"PLAINTEXT://127.0.0.1:{port}", "http.listen": "off"})
+        nodes = [Node(config, memory_ports(FaultyDisk(), seed)) for seed in range(2)]
+        started = await asyncio.gather(*(node.start() for node in nodes), return_exceptions=True)
+        (refused,) = filter(None, started)
+        assert isinstance(refused, HeadraceError)
+        assert str(refused) == f"127.0.0.1:{port} is in use by another process. Stop it, or choose another port."
+        async with connected(nodes[started.index(None)]) as peer:
+            assert len((await ask(peer, m.MetadataRequest(topics=None), 12)).brokers) == 1
+        for node in nodes:
+            await node.stop()
+
+    uvloop.run(check())
 
 
 def test_the_log_tells_where_it_listens_and_what_clients_are_told(caplog: pytest.LogCaptureFixture) -> None:
