@@ -63,6 +63,16 @@ def test_what_stays_as_it_was_is_no_change(cli: Cli, topic: str) -> None:
         assert told == f"Nothing {would} in the settings of topic {topic}: they have these values."
 
 
+def test_what_is_taken_back_and_stays_the_same_is_said_to_be_set_here_no_more(cli: Cli, topic: str) -> None:
+    cli.done("config", "set", "-t", topic, "retention.ms=7d")
+    told, row = cli.done("config", "unset", "-t", topic, "retention.ms").out.splitlines()
+    assert told == f"Changed the settings of topic {topic}:"
+    assert row.endswith("604800000  (7 days, the same, not set here any more: default)")
+    told, row = cli.done("config", "unset", "-t", topic, "retention.ms").out.splitlines()
+    assert told.startswith("Nothing changed")
+    assert row.endswith("604800000  (7 days, as it was: default)")
+
+
 def test_a_setting_of_brokers_that_nobody_knows_is_told_with_the_nearest(cli: Cli) -> None:
     """Kafka takes it all the same, since a plugin may want it."""
     told = cli("config", "set", "--cluster", "log.retention.mss=1")
@@ -151,6 +161,28 @@ def test_the_level_that_a_logger_had_is_shown_whatever_it_is_called(cli: Cli, na
     assert "(not set)" not in cli.done("config", "set", "--logger", broker, f"{name}={root['value']}").out
     if name != "headrace":
         assert "set on" not in cli.done("config", "unset", "--logger", broker, name).out
+
+
+@pytest.mark.skipif("HEADRACE_COMPAT_BOOTSTRAP" in os.environ, reason="our own loggers")
+def test_a_logger_is_found_with_and_without_the_package(cli: Cli) -> None:
+    broker = broker_id(cli)
+    for name in ("broker.request_log", "headrace.broker.request_log"):
+        cli.done("config", "set", "--logger", broker, f"{name}=WARN")
+        (entry,) = cli.done("config", "get", "--logger", broker, name, "--json").json
+        assert (entry["name"], entry["value"]) == ("headrace.broker.request_log", "WARN")
+        cli.done("config", "unset", "--logger", broker, name)
+    found = [entry["name"] for entry in cli.done("config", "get", "--logger", broker, "broker.*", "--json").json]
+    assert "headrace.broker.node" in found
+    assert cli.done("config", "get", "--logger", broker, "headrace", "--json").json[0]["name"] == "root"
+    said = cli.failed("config", "get", "--logger", broker, "broker.request_logs")
+    assert said == f"Broker {broker} has no logger 'broker.request_logs'; did you mean broker.request_log?"
+    said = cli.failed("config", "get", "--logger", broker, "qqqq")
+    assert said == f"Broker {broker} has no logger 'qqqq'; see what there is: headrace config get --logger {broker}"
+
+
+def test_what_the_cluster_does_not_have_is_a_sentence(cli: Cli) -> None:
+    said = cli.failed("config", "get", "--cluster", "qqqq")
+    assert said == "The cluster's brokers have no setting 'qqqq'; see what there is with --all."
 
 
 def test_groups_and_client_metrics_have_settings_and_are_listed(cli: Cli, name: str) -> None:

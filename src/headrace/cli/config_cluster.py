@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Annotated, Any
@@ -111,19 +111,41 @@ async def _check_there(client: Client, resource: ConfigResource) -> None:
 
 
 def _chosen(entries: list[ConfigEntry], names: Sequence[str] | None, resource: ConfigResource) -> list[ConfigEntry]:
+    from headrace.cli.settings_change import spellings
+
     if not names:
         return entries
     by_name = {entry.name: entry for entry in entries}
     found: dict[str, ConfigEntry] = {}
     for name in names:
-        matched = {one: entry for one, entry in by_name.items() if one == name or fnmatchcase(one, name)}
+        spelt = spellings(resource, name, by_name)
+        matched = {
+            one: entry
+            for one, entry in by_name.items()
+            if one in spelt or any(fnmatchcase(one, text) for text in spelt)
+        }
         if not matched:
-            near = get_close_matches(name, by_name, n=1)
-            hint = f"did you mean {near[0]}?" if near else "see what there is with --all."
-            what = _words(resource)
-            raise Refused(Error.INVALID_CONFIG, f"{what[:1].upper()}{what[1:]} has no setting '{name}'; {hint}")
+            raise Refused(Error.INVALID_CONFIG, _has_no(resource, name, by_name))
         found |= matched
     return list(found.values())
+
+
+def _has_no(resource: ConfigResource, name: str, there: Iterable[str]) -> str:
+    from headrace.cli.settings_change import PACKAGE
+    from headrace.client import ResourceType
+
+    if resource.type is ResourceType.BROKER_LOGGER:
+        package = "" if name.startswith(PACKAGE) else PACKAGE
+        near = get_close_matches(name, [one.removeprefix(package) for one in there], n=1)
+        hint = (
+            f"did you mean {near[0]}?" if near else f"see what there is: headrace config get --logger {resource.name}"
+        )
+        return f"Broker {resource.name} has no logger '{name}'; {hint}"
+    near = get_close_matches(name, there, n=1)
+    hint = f"did you mean {near[0]}?" if near else "see what there is with --all."
+    whose = _words(resource)
+    verb = "has" if resource.name else "have"
+    return f"{whose[:1].upper()}{whose[1:]} {verb} no setting '{name}'; {hint}"
 
 
 def _print_entries(entries: Sequence[ConfigEntry], *, chain: bool) -> None:
