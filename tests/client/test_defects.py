@@ -305,3 +305,22 @@ def test_a_commit_that_fails_after_its_partition_is_lost_is_not_made_later(monke
             assert consumer._done == {("in", 1): OffsetToCommit(6)}
 
     run_node(scenario())
+
+
+@on_every_loop
+def test_who_gives_up_waiting_for_a_close_has_closed_all_the_same(run: Run) -> None:
+    async def scenario() -> None:
+        broker = ScriptedBroker()
+        async with running(broker, request_timeout_s=3600) as client:
+            producer = client.producer()
+            await producer.send(TOPIC, b"x")
+            broker.mute = {0: 1}
+            maybe = producer.send_soon(TOPIC, b"y")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(client.close(), 0.1)
+            with pytest.raises(Uncertain, match="closed"):
+                await maybe
+            assert client._cluster.is_closed
+            assert producer._sender.is_closed
+
+    run(scenario())

@@ -101,8 +101,10 @@ class Client:
         self._is_closing = True
         try:
             ends = await asyncio.gather(*(one.close() for one in list(self._made)), return_exceptions=True)
-        finally:
+        except asyncio.CancelledError:
             await self._cluster.close()
+            raise
+        await self._cluster.close()
         for end in ends:
             if isinstance(end, BaseException):
                 raise end

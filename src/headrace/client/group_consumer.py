@@ -196,10 +196,15 @@ class GroupConsumer(Consumer):
                 await asyncio.gather(self._auto_commit, return_exceptions=True)
                 self._auto_commit = None
             await self._membership.leave(LEAVE_SECONDS)
-        finally:  # whatever a callback of the owner's raises
-            await super().close()
-            self._coordinators.close()
-            self._offsets.close()
+        except (Exception, asyncio.CancelledError):
+            await self._stop_reading()
+            raise
+        await self._stop_reading()
+
+    async def _stop_reading(self) -> None:
+        await super().close()
+        self._coordinators.close()
+        self._offsets.close()
 
     async def _commit_now_and_then(self, pause_s: float) -> None:
         while True:

@@ -134,9 +134,14 @@ class TransactionalProducer(Producer):
                 with suppress(HeadraceError, TimeoutError):
                     async with asyncio.timeout(ABORT_SECONDS if timeout_s is None else timeout_s):
                         await self.abort()
-        finally:
-            await super().close(timeout_s)
-            await self._transaction.close()
+        except (Exception, asyncio.CancelledError):
+            await self._give_up(0)
+            raise
+        await self._give_up(timeout_s)
+
+    async def _give_up(self, timeout_s: float | None) -> None:
+        await super().close(timeout_s)
+        await self._transaction.close()
 
     def _check_open(self) -> None:
         if self._is_closing:
