@@ -21,7 +21,6 @@ from tests.compat.process import Process
 from tests.transcripts import BLOCK, ROOT
 
 PAGE: Final = ROOT / "docs" / "command-line.md"
-NOON_MS: Final = 1_767_268_800_000  # 2026-01-01 12:00 UTC
 _JSON: Final = re.compile(r"```json\n(.*?)```", re.DOTALL)
 """The file of records that the page shows."""
 _FIXED: Final = (
@@ -54,9 +53,6 @@ def rendered(page: str) -> str:
 
 def shown(cli: Cli, command: str) -> str:
     told = cli(*shlex.split(command)[1:])
-    if command.startswith("headrace topic create orders "):  # which then has records in it
-        for partition in range(3):
-            cli.produce("orders", 4 - partition, partition=partition, timestamp_ms=NOON_MS + partition * 60_000)
     text = told.out + told.err + (f"(exit code {told.code})\n" if told.code else "")
     for pattern, fixed in _FIXED:
         text = re.sub(pattern, fixed, text, flags=re.MULTILINE)
