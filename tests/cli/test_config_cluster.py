@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.cli.running import Cli
+from tests.cli.terminal import Terminal, lines_of
 
 
 def broker_id(cli: Cli) -> str:
@@ -210,3 +211,12 @@ def test_groups_and_client_metrics_have_settings_and_are_listed(cli: Cli, name: 
 )
 def test_what_can_not_be_meant_is_one_sentence(cli: Cli, arguments: tuple[str, ...], code: int, expected: str) -> None:
     assert expected in cli.failed("config", *arguments, code=code)
+
+
+def test_a_narrow_terminal_breaks_what_was_changed_between_words(cli: Cli, topic: str) -> None:
+    options = ("--topic", topic, "retention.ms", "--bootstrap", cli.bootstrap)
+    terminal = Terminal("config", "unset", *options, COLUMNS="60")
+    assert terminal.end() == 0
+    first, second = lines_of(terminal)[-2:]
+    assert first == "  retention.ms  604800000  ->  604800000  (7 days, as it"
+    assert second == " " * 31 + "was: default)"

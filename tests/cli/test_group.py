@@ -14,7 +14,7 @@ from headrace.cli.group_view import GroupView, PartitionLag
 from headrace.client import Client
 from headrace.client.admin import GroupListing
 from tests.cli.running import Cli
-from tests.cli.terminal import TIMEOUT_S, Terminal, started
+from tests.cli.terminal import TIMEOUT_S, Terminal, lines_of, started
 
 NOON_MS = 1_767_268_800_000  # 2026-01-01 12:00 UTC
 
@@ -264,3 +264,13 @@ def test_our_client_takes_a_member_out_of_a_classic_group(cli: Cli, topic: str, 
             return [*counts, len(detail.members)]
 
     assert asyncio.run(work()) in ([1, 0], [1, 1])  # it may be back already
+
+
+def test_a_narrow_terminal_is_told_which_columns_of_lag_are_left_off(cli: Cli, topic: str, group: str) -> None:
+    terminal = Terminal("group", "lag", group, "--bootstrap", cli.bootstrap, COLUMNS="40")
+    assert terminal.end() == 0
+    lines = lines_of(terminal)
+    assert lines[0].split()[:4] == ["topic", "partition", "end", "lag"]
+    assert lines[1].split()[:4] == [topic, "0", "10", "6"]
+    assert [line for line in lines if len(line) > 40] == []
+    assert any(line.startswith("(left off: committed, member") for line in lines)

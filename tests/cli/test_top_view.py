@@ -94,7 +94,7 @@ def test_a_very_low_terminal_says_which_tables_have_no_room() -> None:
     assert len(lines) <= 13
     assert "(no room for APIs; a higher terminal, --once and --json have them)" in lines
     assert any(line.startswith("disk ") for line in lines)
-    assert "(no room for APIs and disks; a higher terminal, --once and --json have them)" in shown(picture(), 100, 11)
+    assert "(no room for APIs, disks; a higher terminal, --once and --json have them)" in shown(picture(), 100, 11)
 
 
 def test_all_is_there_where_nothing_limits_it() -> None:

@@ -276,11 +276,11 @@ def _runs(indexes: Sequence[int]) -> str:
 _LAG_COLUMNS: Final = [
     Column("topic", NAME),
     Column(">partition", NAME),
-    Column(">committed"),
-    Column(">end"),
+    Column(">committed", "", 2),
+    Column(">end", "", 1),
     Column(">lag"),
-    Column("member", "", 2),
-    Column("host", "", 3),
+    Column("member", "", 3),
+    Column("host", "", 4),
 ]
 
 

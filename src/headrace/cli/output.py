@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headrace.cli import Misused
-from headrace.cli.columns import GAP, Cell, Column, Columns
+from headrace.cli.columns import GAP, Cell, Column, Columns, cell_width
 from headrace.cli.streams import takes_any_character
 
 GOOD = "green"
@@ -24,7 +24,7 @@ BAD = "red"
 QUIET = "dim"
 NAME = "cyan"
 
-FACT_MIN: Final = 20
+FOLDED_MIN: Final = 20
 
 
 def print_json(value: Any) -> None:
@@ -55,16 +55,21 @@ def left_off_text(titles: Sequence[str]) -> str:
 
 def print_facts(facts: Iterable[tuple[str, Cell]], *, indent: str = "") -> None:
     """Names and what they are, one a line; on a terminal that is too narrow, over several."""
-    rows: list[tuple[str, Cell]] = list(facts)
+    print_table([Column("", "bold"), Column("")], folded(list(facts), indent), indent=indent)
+
+
+def folded(rows: Sequence[Sequence[Cell]], indent: str = "") -> Sequence[Sequence[Cell]]:
+    """The same with the last cell over several rows, broken between words, where a terminal has no room for it."""
     console = Console(highlight=False)
-    if console.is_terminal:
-        room = max(console.width - len(indent) - len(GAP) - max((len(name) for name, _ in rows), default=0), FACT_MIN)
-        rows = [
-            (name if not number else "", line)
-            for name, fact in rows
-            for number, line in enumerate(Text.assemble(fact).wrap(console, room) or (Text(),))
-        ]
-    print_table([Column("", "bold"), Column("")], rows, indent=indent)
+    if not console.is_terminal or not rows:
+        return rows
+    others = [max(map(cell_width, cells)) + len(GAP) for cells in zip(*(row[:-1] for row in rows), strict=True)]
+    room = max(console.width - len(indent) - sum(others), FOLDED_MIN)
+    return [
+        [*(row[:-1] if not number else [""] * len(others)), line]
+        for row in rows
+        for number, line in enumerate(Text.assemble(row[-1]).wrap(console, room) or (Text(),))
+    ]
 
 
 def say(text: str | Text, style: str = "") -> None:

@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.cli.amounts import setting_words
 from headrace.cli.assignments import explained
 from headrace.cli.columns import Column
-from headrace.cli.output import NAME, QUIET, print_table, say
+from headrace.cli.output import NAME, QUIET, folded, print_table, say
 from headrace.cli.topic_view import source_text, value_text
 from headrace.errors import Error, Refused
 
@@ -183,7 +183,8 @@ def print_changed(what: str, changed: Sequence[Changed], *, dry_run: bool) -> No
         )
         for one in changed
     ]
-    print_table([Column("", NAME), Column("", QUIET), Column("", QUIET), Column("")], rows, indent="  ")
+    columns = [Column("", NAME), Column("", QUIET), Column("", QUIET), Column("")]
+    print_table(columns, folded(rows, indent="  "), indent="  ")
 
 
 def _stays(one: Changed) -> bool:

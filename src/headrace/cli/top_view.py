@@ -104,7 +104,7 @@ def _foot(shown: Picture, parts: Sequence[Part], absent: Sequence[Part], width: 
     if titles:
         lines += live.sentence(f"(left off: {'; '.join(titles)}; a wider terminal has them)", QUIET, width)
     if absent:
-        nouns = " and ".join(f"{part.noun}s" for part in absent)
+        nouns = ", ".join(f"{part.noun}s" for part in absent)
         lines += live.sentence(f"(no room for {nouns}; a higher terminal, --once and --json have them)", QUIET, width)
     if not shown.has_metrics:
         told = "what goes out and latencies are told by the /metrics of headrace nodes only"
