@@ -10,7 +10,7 @@ from headrace.client.arguments import INT64_MAX, mapping, one_of, refuse, second
 from headrace.client.arguments import partition as checked_partition
 from headrace.client.arguments import partitions as checked_partitions
 from headrace.client.cluster import Cluster
-from headrace.client.errors import Closed, Unreachable
+from headrace.client.errors import Closed, Unreachable, WrongArgument
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.fetcher import RESET_TIMES, Fetcher, Fetching, Reset
 from headrace.client.offsets import EARLIEST, LATEST, TIME_MIN, OffsetAt, list_offsets
@@ -258,7 +258,7 @@ class Consumer:
         checked_partition("the partition to read", (topic, partition))
         reading = self._fetcher.readings.get((topic, partition))
         if reading is None:
-            raise ValueError(f"{topic}-{partition} is not assigned to this consumer: assign it first.")
+            raise WrongArgument(f"{topic}-{partition} is not assigned to this consumer: assign it first.")
         return reading
 
     def _seek_to(self, timestamp_ms: int, partitions: Iterable[TopicPartition]) -> None:
