@@ -216,7 +216,7 @@ def test_acks_0_says_that_nobody_acknowledged(cli: Cli, empty: str) -> None:
         (["--batch", "big"], "--batch big: write a size such as 64KiB"),
         (["--linger", "long"], "--linger long: write a time such as 5ms"),
         (["--timestamp", "soon"], "'soon' is no time"),
-        (["--header", "=x"], "--header =x: write NAME=VALUE"),
+        (["--header", "=x"], "--header =x: write NAME=TEXT"),
         (["--format", "json", "-K", ":"], "--key-separator is for lines of text"),
         (["--format", "json", "--null", ""], "--null is for lines of text"),
         (["-K", ""], "--key-separator can't be empty"),

@@ -197,8 +197,10 @@ def _run_command(app: Any, name: str, arguments: list[str]) -> int:
     import typer
     from typer.main import get_command
 
+    from headrace.cli import texts
+
     try:
-        command = get_command(app)
+        command = texts.checked(get_command(app))
         with nullcontext() if arguments and "--help" not in arguments else _tidied(command):
             code = command.main(args=arguments, prog_name=f"headrace {name}", standalone_mode=False)
     except typer.Abort:

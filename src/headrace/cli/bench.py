@@ -217,7 +217,7 @@ def _load(
 
 
 def _size(text: str, option: str) -> int:
-    found = int(text) if text.isdigit() else size_bytes(text)
+    found = int(text) if text.isdecimal() else size_bytes(text)
     if not found:
         raise Misused(f"{option} {text}: write a size such as 100 or 64KiB")
     return found

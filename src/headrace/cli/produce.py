@@ -20,6 +20,7 @@ from headrace.cli.output import NAME, print_json, print_table, remark, say
 from headrace.cli.progress import Bar, rate_text
 from headrace.cli.quantities import count_text, plural, size_text
 from headrace.cli.record_lines import BadLine, InputFormat, LineReader, NewRecord, at_line, headers_of
+from headrace.cli.texts import as_bytes
 from headrace.errors import Error, HeadraceError, Refused
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def produce(
         typer.Option(
             "--header",
             "-H",
-            metavar="NAME=VALUE",
+            metavar="NAME=TEXT",
             help="A header of every record; NAME alone has a null value. Repeatable.",
         ),
     ] = None,
@@ -146,7 +147,7 @@ def produce(
         how,
         separator=separator,
         null=null,
-        key=None if key is None else key.encode(),
+        key=None if key is None else as_bytes(key),
         headers=headers_of(header or ()),
         partition=partition,
         timestamp_ms=None if timestamp is None else moment_ms(timestamp, now_ms),
@@ -161,7 +162,7 @@ def produce(
     sources = [STANDARD_INPUT] if value is None and not files else list(files or ())
     if value is not None:
         try:
-            record = reader.record(value.encode())
+            record = reader.record(as_bytes(value))
         except BadLine as error:
             raise Misused(f"--value: {error}") from None
         given = _repeated(record, count or 1)
@@ -192,14 +193,14 @@ def produce(
 
 
 def _size(text: str, option: str) -> int:
-    found = int(text) if text.isdigit() else size_bytes(text)
+    found = int(text) if text.isdecimal() else size_bytes(text)
     if not found:
         raise Misused(f"{option} {text}: write a size such as 64KiB or 1MB")
     return found
 
 
 def _duration_ms(text: str, option: str) -> int:
-    found = int(text) if text.isdigit() else duration_ms(text)
+    found = int(text) if text.isdecimal() else duration_ms(text)
     if found is None:
         raise Misused(f"{option} {text}: write a time such as 5ms or 1s")
     return found

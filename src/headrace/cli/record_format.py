@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headrace.cli import Misused
 from headrace.cli.expression import Expression, Seen, shown
 from headrace.cli.quantities import time_text
+from headrace.cli.texts import as_bytes, require_utf8
 
 if TYPE_CHECKING:
     from headrace.client import ConsumedRecord
@@ -46,7 +47,8 @@ def formatter(how: OutputFormat, *, separator: str | None, null: str, nested: bo
         return lambda record: _json_line(record, nested=nested)
     if how is OutputFormat.FULL:
         return _full_in_colour if is_terminal and _has_colour() else _full
-    return _line(how, None if separator is None else separator.encode(), null.encode(), is_terminal=is_terminal)
+    between = None if separator is None else as_bytes(separator)
+    return _line(how, between, as_bytes(null), is_terminal=is_terminal)
 
 
 def _has_colour() -> bool:
@@ -149,23 +151,26 @@ def _text(data: bytes) -> str:
 
 def template(source: str, *, is_terminal: bool) -> Format:
     """Text with {expressions} in it, as `{offset} {key}: {value.total}`. {{ is a brace; \\n, \\t and \\0 are known."""
-    parts: list[str | Expression] = []
+    parts: list[bytes | Expression] = []
     at = 0
     for found in _PLACE.finditer(source):
-        parts.append(source[at : found.start()])
+        parts.append(as_bytes(source[at : found.start()]))
         at = found.end()
         if found[0] in _ESCAPES:
-            parts.append(_ESCAPES[found[0]])
+            parts.append(_ESCAPES[found[0]].encode())
         elif found[1] is None:
             raise Misused(f"The template {source!r} has a single '{found[0]}'; write it twice to have one printed")
         else:
+            require_utf8(found[1], "A place of --template")
             parts.append(Expression(found[1]))
-    parts.append(source[at:])
+    parts.append(as_bytes(source[at:]))
 
     def filled(record: ConsumedRecord) -> bytes:
         seen = Seen(record)
-        line = "".join(part if isinstance(part, str) else shown(part.of(seen)) for part in parts)
-        data = line.encode(errors="backslashreplace")
+        data = b"".join(
+            part if isinstance(part, bytes) else shown(part.of(seen)).encode(errors="backslashreplace")
+            for part in parts
+        )
         return (_harmless(data) if is_terminal else data) + b"\n"
 
     return filled

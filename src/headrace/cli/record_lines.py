@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from headrace.cli import Misused
 from headrace.cli.amounts import moment_ms
+from headrace.cli.texts import as_bytes, require_utf8
 from headrace.errors import HeadraceError
 
 Header = tuple[str, bytes | None]
@@ -78,8 +79,8 @@ class LineReader:
             raise Misused("--key-separator can't be empty")
         if null is not None and how is InputFormat.JSON:
             raise Misused('--null is for lines of text; in JSON, "value": null is null')
-        self._separator = None if separator is None else separator.encode()
-        self._null = None if null is None else null.encode()
+        self._separator = None if separator is None else as_bytes(separator)
+        self._null = None if null is None else as_bytes(null)
         self._key = key
         self._headers = headers
         self._partition = partition
@@ -96,7 +97,8 @@ class LineReader:
         if self._separator is not None:
             before, found, value = line.partition(self._separator)
             if not found:
-                raise BadLine(f"it has no '{self._separator.decode()}' between a key and a value")
+                between = self._separator.decode(errors="backslashreplace")
+                raise BadLine(f"it has no '{between}' between a key and a value")
             key = None if before == self._null else self._unpack(before)
         return NewRecord(
             None if value == self._null else self._unpack(value),
@@ -209,11 +211,12 @@ def _time(given: dict[str, Any], otherwise: int | None) -> int | None:
 
 
 def header(text: str) -> Header:
-    """NAME=VALUE of an option; NAME alone is a header without a value."""
+    """NAME=TEXT of an option; NAME alone is a header without a value."""
     name, is_given, value = text.partition("=")
     if not name:
-        raise Misused(f"--header {text}: write NAME=VALUE")
-    return name, value.encode() if is_given else None
+        raise Misused(f"--header {text}: write NAME=TEXT")
+    require_utf8(name, "The name of a --header")
+    return name, as_bytes(value) if is_given else None
 
 
 def headers_of(texts: Iterable[str]) -> tuple[Header, ...]:

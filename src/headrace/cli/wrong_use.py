@@ -27,14 +27,16 @@ def sentence_of(error: Any) -> str:
             allowed = "a whole number"
         case "float_parsing" | "float_type":
             allowed = "a number"
+        case "string_unicode":
+            return f"{name_of(parameter)} is no UTF-8"
         case "value_error" if choices := _CHOICES.fullmatch(str(context["error"])):
             allowed = f"one of {choices[1].replace(chr(39), '')}"
         case _:
-            return f"{_name(parameter)}: {first['msg'].removeprefix('Value error, ')}"
-    return f"{_name(parameter)} must be {allowed}, not {str(given)!r}"
+            return f"{name_of(parameter)}: {first['msg'].removeprefix('Value error, ')}"
+    return f"{name_of(parameter)} must be {allowed}, not {str(given)!r}"
 
 
-def _name(parameter: Any) -> str:
+def name_of(parameter: Any) -> str:
     """The long name of an option, and an argument as the help calls it."""
     if parameter.param_type_name == "argument":
         return str(parameter.make_metavar(None)) if parameter.metavar is None else str(parameter.metavar)
