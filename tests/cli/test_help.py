@@ -25,7 +25,7 @@ def commands() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("name", [name for name in commands() if name != "group"])
+@pytest.mark.parametrize("name", commands())
 def test_every_example_is_a_line_that_can_be_copied(
     name: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -265,6 +265,29 @@ def test_trim_to_a_time_and_all(cli: Cli, name: str) -> None:
     assert [part["records"] for part in described(cli, name)["partitions"]] == [0, 0]
 
 
+def test_to_trim_a_topic_that_is_only_compacted_is_refused_with_what_to_do(cli: Cli, name: str) -> None:
+    cli.done("topic", "create", name, "-p", "1", "-c", "cleanup.policy=compact")
+    cli.produce(name, 4)
+    for option in ("--dry-run", "--yes"):
+        said = cli.failed("topic", "trim", name, "--all", option)
+        assert said.startswith(f"Topic {name} has cleanup.policy=compact, and is trimmed only with delete in it: ")
+        assert f"`headrace topic alter {name} --config cleanup.policy+=delete`" in said
+    cli.done("topic", "alter", name, "--config", "cleanup.policy+=delete")
+    assert cli.done("topic", "trim", name, "--all", "--yes").out == f"Deleted 4 records of topic {name}.\n"
+
+
+def test_an_option_that_was_begun_is_offered_before_one_that_looks_alike(cli: Cli, topic: str) -> None:
+    said = cli.failed("topic", "trim", topic, "--to", "1", code=2)
+    assert said == "No such option: --to (Possible options: --to-offset). See: headrace topic trim --help"
+
+
+def test_of_several_topics_none_is_created_when_one_can_not_be(cli: Cli, topic: str, name: str) -> None:
+    said = cli.failed("topic", "create", f"{name}-new", topic)
+    assert said.startswith(f"There is a topic {topic} already. ")
+    assert said.endswith(" None of the 2 topics was created.")
+    assert f"{name}-new" not in cli.done("topic", "list", "--names").out.split()
+
+
 def test_trim_past_the_end_or_without_a_goal_is_refused(cli: Cli, topic: str) -> None:
     said = cli.failed("topic", "trim", topic, "--to-offset", "11", "-p", "0", "--yes")
     assert said == f"{topic}-0 ends at offset 10, before 11; choose another offset, or --all."

@@ -41,7 +41,12 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Look at groups of consumers, see how far they are behind, set their offsets, delete them.\n\n"
-    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.",
+    "Where the cluster is: --bootstrap HOST:PORT, or the variable HEADRACE_BOOTSTRAP.\n\n"
+    "Examples:\n\n"
+    "- `headrace group list`\n"
+    "- `headrace group describe billing`\n"
+    "- `headrace group lag billing --watch`\n"
+    "- `headrace group reset billing --to beginning --dry-run`",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="markdown",

@@ -111,7 +111,9 @@ def create(
                 await client.admin.create_topics([topic], validate_only=True)
             except Refused as refused:
                 if refused.error is not Error.TOPIC_ALREADY_EXISTS or not if_not_exists:
-                    raise _not_created(refused, topic.name, configs) from refused
+                    failed = _not_created(refused, topic.name, configs)
+                    none = f" None of the {len(wanted)} topics was created." if len(wanted) > 1 else ""
+                    raise Refused(refused.error, f"{failed}{none}") from refused
             else:
                 new[topic.name] = topic
         failure = None

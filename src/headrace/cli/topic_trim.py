@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,6 +71,7 @@ def trim(
         topics = await all_topics(client)
         if topic not in topics:
             raise unknown_topic(topic, topics)
+        await _require_deletable(client, topic)
         indexes = _chosen(topics[topic], partition)
         known = await spans(client, [topics[topic]])
         for index in indexes:
@@ -98,6 +100,22 @@ def trim(
         if dry_run:
             _print_cuts(cuts)
         say(f"{'Would delete' if dry_run else 'Deleted'} {plural(lost, 'record')} of topic {topic}.")
+
+
+async def _require_deletable(client: Client, topic: str) -> None:
+    """A broker that refuses says no more than that a policy is against it, and a dry run would not even ask."""
+    from headrace.client import ConfigResource
+
+    resource, policy = ConfigResource.topic(topic), "delete"
+    with suppress(Refused):  # who may not look at settings may delete records all the same
+        entry = (await client.admin.describe_configs([resource], ["cleanup.policy"]))[resource].get("cleanup.policy")
+        policy = policy if entry is None or entry.value is None else entry.value
+    if "delete" not in policy:
+        raise Refused(
+            Error.POLICY_VIOLATION,
+            f"Topic {topic} has cleanup.policy={policy}, and is trimmed only with delete in it: `headrace topic alter "
+            f"{topic} --config cleanup.policy+=delete` adds it, and then retention.ms and retention.bytes count, too.",
+        )
 
 
 class _Cut:

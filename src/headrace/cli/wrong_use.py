@@ -13,6 +13,8 @@ def sentence_of(error: Any) -> str:
     found = getattr(error.__cause__, "errors", None)  # of pydantic's ValidationError
     parameter = getattr(error, "param", None)
     if found is None or parameter is None:
+        if begun := _options_begun(error):
+            error.possibilities = begun
         return str(error.format_message()).strip()
     first = found()[0]
     given, context = first["input"], first.get("ctx", {})
@@ -34,6 +36,14 @@ def sentence_of(error: Any) -> str:
         case _:
             return f"{name_of(parameter)}: {first['msg'].removeprefix('Value error, ')}"
     return f"{name_of(parameter)} must be {allowed}, not {str(given)!r}"
+
+
+def _options_begun(error: Any) -> list[str]:
+    """Those that an unknown one is the beginning of: likelier meant than what merely looks alike."""
+    option, context = getattr(error, "option_name", ""), getattr(error, "ctx", None)
+    if context is None or not option.startswith("--") or not hasattr(error, "possibilities"):
+        return []
+    return [name for one in context.command.params for name in one.opts if name.startswith(option)]
 
 
 def name_of(parameter: Any) -> str:
