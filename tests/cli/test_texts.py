@@ -100,3 +100,21 @@ def test_what_is_text_within_bytes_is_utf8(cli: Cli, arguments: list[str]) -> No
 def test_a_separator_of_any_bytes_is_told_where_a_line_lacks_it(cli: Cli, topic: str) -> None:
     told = cli.given("ab\n", "produce", topic, "--key-separator", NO_UTF8)
     assert "line 1: it has no '\\xff' between a key and a value" in told.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["produce", "t", "--value", "x", "--batch", "²"],
+        ["produce", "t", "--value", "x", "--linger", "²"],
+        ["bench", "produce", "--record-size", "²"],
+        ["bench", "produce", "--duration", "²s"],
+        ["consume", "t", "--from", "²"],
+        ["top", "--interval", "²s"],
+        ["topic", "list", "--bootstrap", "127.0.0.1:²"],
+        ["serve", "--listen", "127.0.0.1:²"],
+    ],
+)
+def test_a_digit_that_is_no_number_is_wrong_use(arguments: list[str]) -> None:
+    """Python calls a raised 2 a digit, and can't read it."""
+    assert "²" in Cli("").failed(*arguments, code=2)

@@ -45,7 +45,7 @@ def _ms(moment: datetime) -> int:
 
 def setting_words(name: str, value: str | None) -> str:
     """What a number of a setting means to a person, as `7 days`; empty where the number says it all."""
-    if value is None or not value.isdigit() or not int(value):
+    if value is None or not value.isdecimal() or not int(value):
         return ""
     number = int(value)
     if number >= 2**63 - 1:

@@ -192,6 +192,6 @@ async def add_cluster(
 def metrics_address(listening: str | None) -> str:
     """Where a node that listens so tells its metrics; empty where that is nowhere, or not known."""
     host, _, port = (listening or "").rpartition(":")
-    if not port.isdigit() or port == "0":
+    if not port.isdecimal() or port == "0":
         return ""
     return f"127.0.0.1:{port}" if host in ("0.0.0.0", "[::]") else f"{host}:{port}"

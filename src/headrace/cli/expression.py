@@ -281,7 +281,7 @@ class _Reader:
                     raise self._wrong("the name of a field")
                 term = _field(term.ask, self._next())
             elif self._take("["):
-                if self._kind == "number" and self._token.isdigit():
+                if self._kind == "number" and self._token.isdecimal():
                     term = _element(term.ask, int(self._next()))
                 elif self._kind == "text":
                     term = _field(term.ask, _text(self._next()))

@@ -241,7 +241,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
         for number, row in enumerate(csv.reader(text.splitlines()), 1):
             if not row or (number == 1 and [cell.strip() for cell in row] == ["topic", "partition", "offset"]):
                 continue
-            if len(row) != 3 or not all(cell.strip().isdigit() for cell in row[1:]):
+            if len(row) != 3 or not all(cell.strip().isdecimal() for cell in row[1:]):
                 raise HeadraceError(f"{path}, line {number}: write topic,partition,offset, not '{','.join(row)}'.")
             found[row[0].strip(), int(row[1])] = int(row[2])
     if not found:

@@ -327,7 +327,7 @@ def _row_as_json(row: Row) -> dict[str, Any]:
 
 def _messages_named(name: str) -> list[str]:
     """The messages that a person means by a name or key."""
-    if name.isdigit():
+    if name.isdecimal():
         api = find_api(int(name))
         if api is None:
             raise HeadraceError(f"there is no API with key {name}. See: headrace protocol list")

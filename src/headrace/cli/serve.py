@@ -148,7 +148,7 @@ def _flags(options: argparse.Namespace) -> dict[str, dict[str, str]]:
         flags[_DATA] = {"log.dirs": options.data}
     if options.listen is not None:
         _, colon, port = options.listen.rpartition(":")
-        if not colon or not port.isdigit():
+        if not colon or not port.isdecimal():
             raise Misused(f"'{options.listen}' is no address; write --listen HOST:PORT, as in 127.0.0.1:9092.")
         flags[_LISTEN] = {"listeners": f"PLAINTEXT://{options.listen}"}
     return flags
