@@ -47,10 +47,12 @@ def test_every_command_that_talks_to_a_cluster_says_when_none_is_there(cli: Cli,
     assert cli.failed(*command, "--bootstrap", "127.0.0.1:1").startswith("No broker answers at 127.0.0.1:1 (")
 
 
-def test_an_address_that_is_none_is_wrong_use(cli: Cli) -> None:
+def test_an_address_that_is_none_is_wrong_use(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "write host:port" in cli.failed("topic", "list", "--bootstrap", "nonsense:x", code=2)
     said = cli.failed("doctor", "--bootstrap", "kafka..example.net", code=2)
     assert said == "--bootstrap kafka..example.net: 'kafka..example.net' is no name of a host."
+    monkeypatch.setenv(VARIABLE, "kafka..net")
+    assert cli.failed("cluster", "describe") == "HEADRACE_BOOTSTRAP is kafka..net: 'kafka..net' is no name of a host."
 
 
 def test_a_command_or_option_that_is_not_there_is_told_with_the_nearest(cli: Cli) -> None:

@@ -46,7 +46,10 @@ def run(bootstrap: str, work: Callable[[Client], Awaitable[Found]], *, once: boo
         try:
             client = Client(bootstrap, **given)
         except ValueError as error:
-            raise Misused(f"--bootstrap {bootstrap}: {str(error).rstrip('.')}") from None
+            why = f"{bootstrap}: {str(error).rstrip('.')}."
+            if bootstrap == os.environ.get(VARIABLE):  # which is no wrong use of the command
+                raise HeadraceError(f"{VARIABLE} is {why}") from None
+            raise Misused(f"--bootstrap {why}") from None
         async with client:
             try:
                 await client.connect()
