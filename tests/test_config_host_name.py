@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from headrace.client import WrongArgument
 from headrace.client.cluster import parse_addresses
 from headrace.config.host_name import is_host_name
 from headrace.config.http import HttpConfig
@@ -55,5 +56,5 @@ def test_no_listener_is_at_what_can_be_no_host(text: str) -> None:
         ListenerConfig(advertised_listeners=(f"PLAINTEXT://{text}:9092",)).check()
     with pytest.raises(Refused, match=r"^http.listen is '.*', and it must be host:port"):
         HttpConfig(http_listen=f"{text}:9644").check()
-    with pytest.raises(ValueError, match="is no name of a host|UTF-8"):
+    with pytest.raises(WrongArgument, match="is no name of a host|UTF-8"):
         parse_addresses(f"{text}:9092")

@@ -337,8 +337,8 @@ def _parse_address(text: str) -> Address:
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536 or not host:
-        raise ValueError(f"{text} is not an address: write host:port, such as 127.0.0.1:9092.")
+        raise WrongArgument(f"{text} is not an address: write host:port, such as 127.0.0.1:9092.")
     host = host.removeprefix("[").removesuffix("]")
     if not is_host_name(host):
-        raise ValueError(f"'{host}' is no name of a host.")
+        raise WrongArgument(f"'{host}' is no name of a host.")
     return host, int(port)
