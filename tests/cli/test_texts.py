@@ -80,8 +80,8 @@ def test_what_becomes_bytes_may_be_any_bytes(cli: Cli, topic: str) -> None:
         subprocess.run([*command, *arguments], check=True, timeout=TIMEOUT_S)
 
     def consumed(*arguments: bytes) -> bytes:
-        reading = [*HEADRACE, "consume", topic, "-p", "1", "--until", "end", "--bootstrap", cli.bootstrap, *arguments]
-        return subprocess.run(reading, check=True, timeout=TIMEOUT_S, capture_output=True).stdout
+        reading = [*HEADRACE, "consume", topic, "-p", "1", "--until", "end", "--bootstrap", cli.bootstrap]
+        return subprocess.run([*reading, *arguments], check=True, timeout=TIMEOUT_S, capture_output=True).stdout
 
     assert consumed(b"-K", b"\xfe", b"--null", b"\xfd") == b"k\xff\xfev\xff\n\xfd\xfe\xfd\na\xfeb\n"
     assert consumed(b"-t", b"\xff{offset}") == b"\xff0\n\xff1\n\xff2\n"
