@@ -111,6 +111,21 @@ def test_a_page_lost_to_a_crash_is_told_from_damage() -> None:
     assert damage.end % len(parts[0]) == 0
 
 
+def test_the_last_page_of_a_file_may_be_lost_too_though_it_is_not_full() -> None:
+    """A batch begins a few bytes before it, so that its length is there, and other batches follow it up to the end."""
+    first = batches(1, PAGE_BYTES - 200)[0]
+    content = run(first, *batches(3, 500, start=1))
+    lost_at = PAGE_BYTES if len(first) < PAGE_BYTES - 12 else 2 * PAGE_BYTES
+    assert PAGE_BYTES - 200 < len(first) < lost_at - 12
+    content[lost_at:] = bytes(len(content) - lost_at)
+    offsets, scan = walk(content)
+    assert offsets == [0]
+    damage = scan.damage()
+    assert damage is not None
+    assert not damage.is_followed
+    assert damage.is_lost_write
+
+
 def test_offsets_that_go_back_are_no_sound_batches() -> None:
     offsets, scan = walk(run(*batches(3, start=10), *batches(1, start=5)), base_offset=10)
     assert offsets == [10, 11, 12]

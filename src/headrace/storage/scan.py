@@ -234,7 +234,10 @@ class _Rest:
         is_empty = True
         for position, chunk in self._chunks(end):
             is_empty = is_empty and is_zeros(chunk)
-            for page_end in range(PAGE_BYTES - position % PAGE_BYTES, len(chunk) + 1, PAGE_BYTES):
+            page_ends = [*range(PAGE_BYTES - position % PAGE_BYTES, len(chunk) + 1, PAGE_BYTES)]
+            if position + len(chunk) == self.end:
+                page_ends.append(len(chunk))  # where the file ends, the last page does
+            for page_end in page_ends:
                 page = chunk[max(0, page_end - PAGE_BYTES) : page_end]
                 if len(page) - len(page.rstrip(b"\0")) >= min(ZEROS_MIN, len(page)):
                     return True
