@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -56,25 +58,43 @@ def terminate() -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
+SIGTERMS = """
+import asyncio, os, signal
+
+from headrace.cli import interrupts
+from headrace.cli.connection import run_loop
+
+
+def told(call, expected):
+    try:
+        call()
+    except KeyboardInterrupt:
+        assert (interrupts.exit_code(), interrupts.cause()) == expected, (interrupts.exit_code(), interrupts.cause())
+    else:
+        raise AssertionError("it is to be raised")
+
+
+async def work():
+    asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGTERM)
+    await asyncio.sleep(3600)
+
+
+with interrupts.heard():
+    told(lambda: run_loop(work), (143, "SIGTERM"))
+    told(lambda: run_loop(work), (143, "SIGTERM"))
+    told(lambda: os.kill(os.getpid(), signal.SIGTERM), (143, "SIGTERM"))
+assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+with interrupts.heard():
+    told(lambda: os.kill(os.getpid(), signal.SIGINT), (130, "Ctrl-C"))
+"""
+
+
 def test_sigterm_is_what_ctrl_c_is_and_has_its_own_exit_code() -> None:
-    """In a loop and out of it, and in the next loop of the same command, as a bench has three."""
+    """In a loop and out of it, and in the next loop of the same command, as a bench has three.
 
-    async def work() -> None:
-        asyncio.get_running_loop().call_soon(terminate)
-        await asyncio.sleep(3600)
-
-    with interrupts.heard():
-        for _ in range(2):
-            with pytest.raises(KeyboardInterrupt):
-                run_loop(work)
-            assert (interrupts.exit_code(), interrupts.cause()) == (143, "SIGTERM")
-        with pytest.raises(KeyboardInterrupt):
-            terminate()
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    with interrupts.heard():
-        with pytest.raises(KeyboardInterrupt):
-            interrupt()
-        assert (interrupts.exit_code(), interrupts.cause()) == (130, "Ctrl-C")
+    In a process of its own, as every command is: in this one, what other tests left of their loops may take a signal.
+    """
+    subprocess.run([sys.executable, "-c", SIGTERMS], check=True, timeout=60)
 
 
 def test_a_sigterm_that_somebody_else_has_is_let_be() -> None:
