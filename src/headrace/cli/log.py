@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -18,6 +18,7 @@ from rich.text import Text
 from headrace.cli.columns import Columns
 from headrace.cli.log_report import print_reports, print_statistics, reports_json, statistics_json
 from headrace.cli.log_values import NO_TOPIC, STATE_TOPICS, Format
+from headrace.cli.output import tell_left_off
 from headrace.cli.sheet import Sheet, Wishes
 from headrace.cli.sheet_files import open_sheet
 from headrace.errors import HeadraceError
@@ -134,15 +135,7 @@ def _print_columns(sheet: Sheet[Any]) -> None:
                 columns.line(shown)
             else:
                 columns.row(shown)
-    _tell_left_off(columns.left_off)
-
-
-def _tell_left_off(titles: Sequence[str]) -> None:
-    if titles:
-        what = ", ".join(titles)
-        Console(highlight=False).print(
-            f"(left off: {what}; a wider terminal, a pipe and --json have them)", style="dim"
-        )
+    tell_left_off(columns.left_off)
 
 
 # --- verify -----------------------------------------------------------------------------------------------------------
@@ -171,7 +164,7 @@ def verify_command(
     if as_json:
         print(json.dumps(reports_json(inventory, reports), indent=2))
     else:
-        _tell_left_off(print_reports(inventory, reports))
+        tell_left_off(print_reports(inventory, reports))
     if not all(report.is_sound for report in reports):
         raise typer.Exit(1)
 
@@ -207,7 +200,7 @@ def stat(
     if as_json:
         print(json.dumps(statistics_json(inventory, shown, total), indent=2))
     else:
-        _tell_left_off(print_statistics(folder, shown, total, len(found)))
+        tell_left_off(print_statistics(folder, shown, total, len(found)))
 
 
 def _sorted(found: list[Statistics], order: Order) -> list[Statistics]:
