@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 
-from headrace.cli import interrupts
+from headrace.cli import interrupts, main
 from headrace.cli.connection import run_loop
 
 
@@ -54,7 +54,7 @@ else:
 def test_a_second_ctrl_c_ends_what_the_first_began_to_clean_up() -> None:
     """It comes while code runs, and not while it waits: it must not be lost in what that code does at its end.
 
-    In a process of its own, as every command is: in this one, what other tests left of their loops may take a signal.
+    In a process of its own, as every command is.
     """
     subprocess.run([sys.executable, "-c", SECOND], check=True, timeout=60)
 
@@ -80,7 +80,7 @@ def terminate() -> None:
 SIGTERMS = """
 import asyncio, os, signal
 
-from headrace.cli import interrupts
+from headrace.cli import interrupts, main
 from headrace.cli.connection import run_loop
 
 
@@ -133,7 +133,7 @@ def test_a_sigterm_that_somebody_else_has_is_let_be() -> None:
 COUNTED = """
 import os, signal
 
-from headrace.cli import interrupts
+from headrace.cli import interrupts, main
 
 with interrupts.heard():
     with interrupts.counted() as stop:
@@ -152,3 +152,10 @@ with interrupts.heard():
 
 def test_where_nothing_may_be_raised_they_are_counted() -> None:
     subprocess.run([sys.executable, "-c", COUNTED], check=True, timeout=60)
+
+
+def test_a_node_that_does_not_start_leaves_signals_to_who_had_them() -> None:
+    """A program that calls `main` goes on, and is to hear Ctrl-C."""
+    before = [signal.getsignal(number) for number in interrupts.CAUSES]
+    assert main(["serve", "--listen", "nowhere"]) == 2
+    assert [signal.getsignal(number) for number in interrupts.CAUSES] == before

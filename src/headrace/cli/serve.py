@@ -53,15 +53,18 @@ def main(arguments: Sequence[str]) -> int:
     """Runs one node in the foreground; returns when it has stopped."""
     # Until the loop listens to them. Noted, and not raised: what runs meanwhile, imports above all, may swallow it.
     early: list[int] = []
-    for number in _STOPPING:
-        signal.signal(number, lambda number, frame: early.append(number))
-    options = _parser().parse_args(arguments)
-    settings = _settings(options, os.environ)
-    config = _parsed(settings)
-    _set_up_log(options, os.environ)
-    for told in settings.told:
-        logger.warning("%s", told)
-    return _run(config, early)
+    before = {number: signal.signal(number, lambda number, frame: early.append(number)) for number in _STOPPING}
+    try:
+        options = _parser().parse_args(arguments)
+        settings = _settings(options, os.environ)
+        config = _parsed(settings)
+        _set_up_log(options, os.environ)
+        for told in settings.told:
+            logger.warning("%s", told)
+        return _run(config, early)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 class _Parser(argparse.ArgumentParser):
