@@ -102,8 +102,9 @@ def test_a_signal_in_the_middle_of_the_start_stops_it_cleanly(tmp_path: Path, nu
     script = (
         "import sys, signal; from headrace.cli import serve; noted = signal.signal\n"
         "def note(number, handler):\n"
-        "    noted(number, handler)\n"
+        "    before = noted(number, handler)\n"
         "    if number == signal.SIGINT: print('go', flush=True)\n"
+        "    return before\n"
         "signal.signal = note\n"
         "sys.exit(serve.main(sys.argv[1:]))"
     )
