@@ -354,8 +354,10 @@ class Node:
         self._observation.watch(produce, fetch)
         errors = ErrorCounts()
         offsets: Offsets = later("headrace.broker.offsets:Offsets", replicas, workers, errors)
+        produce_route = Route("Produce", produce.handle, errors=produce.errors, is_scanned=False)
+        produce.figures = produce_route.figures
         routes = [
-            Route("Produce", produce.handle, errors=produce.errors, is_scanned=False),
+            produce_route,
             Route("Fetch", fetch.handle, errors=fetch.errors, is_scanned=False),
             Route("ListOffsets", offsets.list, errors=errors["ListOffsets"]),
             Route("Metadata", topic_metadata.handle),

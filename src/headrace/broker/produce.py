@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.produce_reply import HeldBatch, PendingReply
 from headrace.broker.produce_transactional import Verifier, producer_of, verification_of, verify
+from headrace.broker.repeated_produce import prepare
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
 from headrace.metadata.names import INTERNAL
+from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
-from headrace.protocol.batch import MAGIC, TRANSACTIONAL_BIT
+from headrace.protocol.batch import ATTRIBUTES_AT, MAGIC, TRANSACTIONAL_BIT
 from headrace.protocol.batch_admission import RefusedBytes
 from headrace.protocol.frame import Request
 from headrace.protocol.record_admission import RefusedRecords
@@ -50,13 +52,12 @@ OF_LOG: Final = frozenset(
 """The errors with which Kafka tells where the log starts: those of a log that has looked at a sound batch."""
 
 _MAGIC_AT: Final = 16
-_ATTRIBUTES_AT: Final = 22  # the lower byte
 
 
 class Produce:
     """`handle` is the handler. A request for one partition, which nearly all are, takes its reply from `_spare`."""
 
-    __slots__ = ("_replicas", "_spare", "_verifier", "_workers", "errors", "waiting", "waits")
+    __slots__ = ("_replicas", "_spare", "_verifier", "_workers", "errors", "figures", "now_ms", "waiting", "waits")
 
     def __init__(self, replicas: Replicas, workers: Workers, verifier: Verifier) -> None:
         """The workers open and recompress batches. The verifier asks the coordinators of transactions."""
@@ -64,6 +65,9 @@ class Produce:
         self._workers = workers
         self._verifier = verifier
         self.waits: Waits = replicas.waits
+        self.now_ms = replicas.now_ms
+        self.figures: RequestFigures | None = None
+        """Of the route. Requests that come again are prepared for when it is there."""
         self.errors: dict[int, int] = {}
         """How often each error was answered, by partition."""
         self.waiting = 0
@@ -73,7 +77,7 @@ class Produce:
 
     def handle(self, connection: Connection, request: Request) -> m.ProduceResponse | None:
         body: m.ProduceRequest = request.body
-        acks, topics, now_ms = body.acks, body.topic_data, self._replicas.now_ms()
+        acks, topics, now_ms = body.acks, body.topic_data, self.now_ms()
         waiting: list[Waiting] = []
         held: list[HeldBatch] = []
         if len(topics) == 1 and len(topics[0].partition_data) == 1:
@@ -83,6 +87,8 @@ class Produce:
             topic_answer.name, topic_answer.topic_id = topic.name, topic.topic_id
             data, answer = topic.partition_data[0], topic_answer.partition_responses[0]
             is_refused = not self._answer(connection, request, topic, data, answer, reply, now_ms, waiting, held)
+            if acks and not (is_refused or held or self.figures is None):
+                prepare(self, connection, request, self.figures)
         else:
             reply = _new_reply([len(topic.partition_data) for topic in topics])
             is_refused = False
@@ -121,12 +127,14 @@ class Produce:
         answer.index = data.index
         partition: Partition | None = None
         try:
-            partition = self._find(topic, data, acks, version)
+            if not -1 <= acks <= 1:
+                raise Refused(Error.INVALID_REQUIRED_ACKS, f"acks must be -1 (all), 0 or 1, and is {acks}.")
+            partition = self.find(topic.name, topic.topic_id, data.index, version)
             records: Any = data.records
             if (
                 records is not None
-                and len(records) > _ATTRIBUTES_AT
-                and records[_ATTRIBUTES_AT] & TRANSACTIONAL_BIT
+                and len(records) > ATTRIBUTES_AT
+                and records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT
                 and records[_MAGIC_AT] == MAGIC
                 and self._holds_transactional(partition, records, answer, request, now_ms, held)
             ):
@@ -200,7 +208,7 @@ class Produce:
     ) -> bool:
         """It is its turn: as `_answer`."""
         partition, version, acks = held.partition, request.version, request.body.acks
-        now_ms = self._replicas.now_ms()
+        now_ms = self.now_ms()
         try:
             held.require()
             records = memoryview(bytearray(held.records))
@@ -253,6 +261,34 @@ class Produce:
         if version >= LEADERS_SINCE and refused.error is Error.NOT_LEADER_OR_FOLLOWER:
             self._name_leader(topic, topic_id, answer, reply, connection.listener.name)
 
+    def refused(
+        self,
+        refused: Refused,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        partition: Partition,
+        version: int,
+        connection: Connection,
+    ) -> m.ProduceResponse:
+        """The reply to a request for one partition whose append was refused."""
+        reply, answer = _reply_for(topic, topic_id, index)
+        self._refuse(refused, topic, topic_id, partition, answer, reply, version, connection)
+        return reply
+
+    def not_acknowledged(
+        self, error: Error, text: str | None, topic: str, topic_id: bytes, index: int, appended: Appended
+    ) -> m.ProduceResponse:
+        """The reply to one whose batch was appended, and does not count, or not in time."""
+        reply, answer = _reply_for(topic, topic_id, index)
+        self.errors[error] = self.errors.get(error, 0) + 1
+        answer.error_code = error
+        answer.error_message = text
+        answer.base_offset = appended.first_offset
+        answer.log_append_time_ms = appended.log_append_time
+        answer.log_start_offset = appended.log_start_offset
+        return reply
+
     def _appended(
         self, partition: Partition, appended: Appended, answer: Answer, acks: int, waiting: list[Waiting]
     ) -> None:
@@ -263,18 +299,11 @@ class Produce:
         if (acks != 1 or partition.syncs_each) and partition.must_wait(appended, acks):
             waiting.append((partition, appended, answer))
 
-    def _find(
-        self,
-        topic: m.ProduceRequest.TopicProduceData,
-        data: m.ProduceRequest.PartitionProduceData,
-        acks: int,
-        version: int,
-    ) -> Partition:
-        if not -1 <= acks <= 1:
-            raise Refused(Error.INVALID_REQUIRED_ACKS, f"acks must be -1 (all), 0 or 1, and is {acks}.")
+    def find(self, topic: str, topic_id: bytes, index: int, version: int) -> Partition:
+        """The partition that a request of this version means. Raises Refused."""
         if version >= TOPIC_IDS_SINCE:
-            return self._replicas.find_by_id(topic.topic_id, data.index)
-        return self._replicas.find(topic.name, data.index)
+            return self._replicas.find_by_id(topic_id, index)
+        return self._replicas.find(topic, index)
 
     # ---------------------------------------------------------------------------------------------------------- replies
 
@@ -321,3 +350,11 @@ def _new_reply(partitions: list[int]) -> m.ProduceResponse:
             for count in partitions
         ]
     )
+
+
+def _reply_for(topic: str, topic_id: bytes, index: int) -> tuple[m.ProduceResponse, Answer]:
+    reply = _new_reply([1])
+    reply.responses[0].name, reply.responses[0].topic_id = topic, topic_id
+    answer = reply.responses[0].partition_responses[0]
+    answer.index = index
+    return reply, answer

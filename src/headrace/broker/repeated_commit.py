@@ -24,6 +24,7 @@ from headrace.protocol.message import Message
 if TYPE_CHECKING:
     from headrace.coordinator.groups.shard import GroupShard
 
+COMMIT_KEY: Final = 8
 PARTITIONS_MAX: Final = 100
 """Larger ones are rare, and take long for what they are."""
 FRAME_BYTES_MAX: Final = 8 << 10
@@ -35,7 +36,7 @@ MISSES_MAX: Final = 16
 
 def prepare(connection: Connection, request: Request, groups: Runtime[GroupShard], figures: RequestFigures) -> None:
     """Prepares the connection for this request to come again."""
-    known = connection.repeated
+    known = connection.repeated.get(COMMIT_KEY)
     if isinstance(known, RepeatedCommit) and not known.is_worn():
         return
     body: m.OffsetCommitRequest = request.body
@@ -50,7 +51,7 @@ def prepare(connection: Connection, request: Request, groups: Runtime[GroupShard
         return
     plan = shard.offsets.plan(body, request.version)
     if plan is not None:
-        connection.repeated = RepeatedCommit(plan, frame, groups, hosted, figures)
+        connection.repeated[COMMIT_KEY] = RepeatedCommit(plan, frame, groups, hosted, figures)
 
 
 class RepeatedCommit:
@@ -88,7 +89,7 @@ class RepeatedCommit:
         hosted = self._hosted
         shard = hosted.shard
         if shard is None or self._groups.partitions != self._partitions or not self.plan.holds(shard.context.image):
-            connection.repeated = None
+            connection.repeated.pop(COMMIT_KEY, None)
             return None
         self._hits += 1
         stopwatch = connection.listener.stopwatch

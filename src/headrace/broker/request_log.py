@@ -17,7 +17,7 @@ from headrace.broker.response_errors import count_errors
 from headrace.errors import Error
 from headrace.metrics.requests import RequestFigures
 from headrace.named_tuple import NamedTuple
-from headrace.net.connection import Connection, Repeated, Slot
+from headrace.net.connection import Connection, Slot
 from headrace.net.listener import Listener
 from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
 from headrace.protocol.frame import SIZE_BYTES, read_response
@@ -108,14 +108,6 @@ class _Watched:
     @state.setter
     def state(self, state: Any) -> None:
         self._connection.state = state
-
-    @property
-    def repeated(self) -> Repeated | None:
-        return self._connection.repeated
-
-    @repeated.setter
-    def repeated(self, repeated: Repeated | None) -> None:
-        self._connection.repeated = repeated
 
     def can_send(self, slot: object) -> bool:
         """What a worker sends is not in the reply, and could not be told of."""

@@ -30,6 +30,7 @@ Handler: TypeAlias = Callable[[Connection, Request], "Message | Coroutine[Any, A
 fills later, or there is no reply to this request at all."""
 
 PRODUCE_KEY: Final = 0
+_KEY_AT: Final = 1  # of the key of its API the lower byte: there is none above 255
 
 
 class Serves(Enum):
@@ -76,7 +77,7 @@ class Route:
 class Router:
     """The routes of one kind of listener."""
 
-    __slots__ = ("_elements_max", "_last", "_loop", "_routes", "_tasks", "routes")
+    __slots__ = ("_elements_max", "_loop", "_routes", "_tasks", "routes")
 
     def __init__(
         self,
@@ -88,14 +89,17 @@ class Router:
         self.routes = sorted((route for route in routes if serves in route.serves), key=lambda route: route.key)
         self._routes = {route.key: route for route in self.routes}
         self._loop = loop
-        self._last: Route | None = None
         self._elements_max = elements_max
         self._tasks: dict[asyncio.Task[Message], None] = {}
 
     def handle(self, connection: Connection, frame: memoryview) -> RequestFigures | None:
         """What a listener calls with each frame. Raises ProtocolError for what ends the connection."""
-        repeated = connection.repeated
-        if repeated is not None and (figures := repeated.take(connection, frame)) is not None:
+        if (
+            (known := connection.repeated)
+            and len(frame) > _KEY_AT
+            and (repeated := known.get(frame[_KEY_AT])) is not None
+            and (figures := repeated.take(connection, frame)) is not None
+        ):
             return figures
         request = read_request(frame, self._elements_max)
         if isinstance(request, Unsupported):
@@ -104,9 +108,7 @@ class Router:
         route = self._routes.get(request.api.key)
         if route is None or not route.min_version <= request.version <= route.max_version:
             raise ProtocolError(f"{request.api.name} v{request.version} is not served on {connection.listener.name}")
-        if route is not self._last:
-            self._last = route
-            connection.listener.stopwatch.switch()
+        connection.listener.stopwatch.switch(route.figures)
         result = route.handler(connection, request)
         if result is None:
             return route.figures

@@ -93,9 +93,9 @@ class Stopwatch:
         self.count = 0
         """How many requests of it have been answered since then."""
 
-    def switch(self) -> None:
-        """A request of another API is handled now."""
-        if self.count:
+    def switch(self, figures: RequestFigures) -> None:
+        """A request of this API is handled now, which may be another one."""
+        if self.count and self.figures is not figures:
             self.close()
 
     def close(self) -> None:

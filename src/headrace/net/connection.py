@@ -136,8 +136,8 @@ class Connection(FrameProtocol):
         self.peer_port = 0
         self.state: Any = None
         """What the layer above keeps for this connection."""
-        self.repeated: Repeated | None = None
-        """A request that has come, and may come again."""
+        self.repeated: dict[int, Repeated] = {}
+        """Requests that have come, and may come again, by the key of their API."""
         self.active_at = 0
         """The listener's tick at which bytes last came or went."""
         self._transport: asyncio.Transport | None = None

@@ -52,6 +52,8 @@ DELETE_HORIZON_BIT: Final = 0x40
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
 _CRC_AT: Final = 17
+ATTRIBUTES_AT: Final = 22
+"""Of a batch, where the lower byte of its attributes is."""
 _CRC_FROM: Final = 21
 _MAX_TIMESTAMP_AT: Final = 35
 _SEQUENCE_MASK: Final = 0x7FFFFFFF

@@ -11,7 +11,7 @@ from typing import Final
 
 from headrace.config import CompressionType, LogConfig, TimestampType
 from headrace.errors import Error, ProtocolError, Refused
-from headrace.protocol.batch import COMPRESSION_MASK, CONTROL_BIT, Batch, scan
+from headrace.protocol.batch import ATTRIBUTES_AT, COMPRESSION_MASK, CONTROL_BIT, Batch, scan
 from headrace.protocol.batch_admission import admit
 from headrace.protocol.batch_builder import recompress
 from headrace.protocol.compression import Compression
@@ -22,8 +22,6 @@ from headrace.storage.producer_state import Origin
 
 PRODUCE_VERSION: Final = 13
 """Of Produce, whose rules apply when the caller names no other."""
-
-_ATTRIBUTES_AT: Final = 22  # the lower byte
 
 _CODECS: Final = {
     CompressionType.PRODUCER: None,
@@ -148,9 +146,9 @@ class LeaderRules:
 
         A look at one byte: what is no batch is refused by the append itself, and so is one that is too large.
         """
-        if records is None or not _ATTRIBUTES_AT < len(records) <= self.max_message_bytes:
+        if records is None or not ATTRIBUTES_AT < len(records) <= self.max_message_bytes:
             return False
-        compression = records[_ATTRIBUTES_AT] & COMPRESSION_MASK
+        compression = records[ATTRIBUTES_AT] & COMPRESSION_MASK
         if self.codec is not None and compression != self.codec:
             return True
         return self.opens_all and compression != Compression.NONE
