@@ -61,6 +61,16 @@ async def value(peer: Peer, kind: int, name: str, key: str) -> str | None:
 # --- describe ---------------------------------------------------------------------------------------------------------
 
 
+def test_names_are_described_once_each_in_the_order_in_which_they_were_asked_for() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            for names in (("default.replication.factor", "num.partitions"), ("num.partitions", "log.dirs")):
+                assert list(await described(peer, BROKER, "1", *names)) == list(names)
+                assert list(await described(peer, BROKER, "1", *names, "nothing", *names)) == list(names)
+
+    run(check())
+
+
 @pytest.mark.parametrize("listen", ["auto", "127.0.0.1:0"])
 def test_a_port_that_the_node_chose_is_told_with_what_it_was_chosen_by(listen: str) -> None:
     async def check() -> None:

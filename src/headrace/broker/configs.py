@@ -91,8 +91,9 @@ class Configs:
                     if kind == ResourceType.TOPIC:
                         topics[own] = entries
                 if wanted.configuration_keys:
-                    keys = frozenset(wanted.configuration_keys)
-                    entries = [entry for entry in entries if entry.name in keys]
+                    # In the order in which they were asked for: some look for them by their places.
+                    by_name = {entry.name: entry for entry in entries}
+                    entries = [by_name[key] for key in dict.fromkeys(wanted.configuration_keys) if key in by_name]
                 result.configs = entries
             except Refused as refused:
                 result.error_code, result.error_message = refused.error, refused.text
