@@ -15,6 +15,7 @@ from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
 from headrace.testing.disk import FaultyDisk
+from tests.broker import transactional
 from tests.broker.nodes import ask, connected, create, run, running
 
 VERSIONS = range(3, 14)
@@ -235,16 +236,48 @@ def test_no_more_is_kept_of_a_connection_than_some_partitions(taken: list[bool])
     run(check())
 
 
-def test_acks_0_and_transactions_go_the_long_way(taken: list[bool]) -> None:
+def test_acks_0_and_what_is_in_no_transaction_go_the_long_way(taken: list[bool]) -> None:
     async def check() -> None:
         async with running() as node, connected(node) as peer:
             topic = ("t", await create(peer, "t"))
             assert not (await produce(peer, batch(b"v"), topic=topic)).error_code
-            transactional = batch(b"v", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
+            stray = batch(b"v", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
             for _ in range(2):
-                answer = await produce(peer, transactional, topic=topic, acks=1)
-                assert answer.error_code != Error.NONE, "it is in no transaction"
+                answer = await produce(peer, stray, topic=topic, acks=1)
+                assert answer.error_code == Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             assert taken == [False, False]
+
+    run(check())
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_hazard_5_of_a_transaction_only_what_follows_its_first_batch_goes_the_short_way(
+    version: int, taken: list[bool]
+) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t")
+            who = await transactional.identity(peer)
+            for round_ in range(3):
+                if version < 12:
+                    await transactional.add(peer, who, ("t", 0))
+                taken.clear()
+                for sequence in range(4):
+                    first = 0 if version == 12 else round_ * 4
+                    error = await transactional.produce(peer, who, b"v", first + sequence, version=version)
+                    assert error == Error.NONE
+                assert taken == ([True, True] if not round_ else [False, True, True, True])
+                ended = await transactional.end(peer, who, commits=round_ != 1, version=5 if version == 12 else 4)
+                assert ended.error_code == Error.NONE
+                await transactional.settled(peer)
+                if version == 12:
+                    who = (ended.producer_id, ended.producer_epoch)
+            assert len(await transactional.read(peer)) == 8
+            if version < 12:
+                taken.clear()
+                late = await transactional.produce(peer, who, b"late", 12, version=version)
+                assert late == Error.INVALID_TXN_STATE, "nobody would end it"
+                assert taken == [False]
 
     run(check())
 

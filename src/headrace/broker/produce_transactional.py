@@ -73,6 +73,14 @@ def producer_of(records: memoryview, transactional_id: str | None) -> Producer |
     return found if found.producer_id > NO_PRODUCER else None
 
 
+def is_open(partition: Partition, records: memoryview, transactional_id: str | None) -> bool:
+    """Whether the transaction of a batch is open in its partition, so that nothing is to be asked before the append."""
+    if transactional_id is None or len(records) < HEADER_SIZE_BYTES:
+        return False
+    producer_id, epoch, _ = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+    return partition.log.producers.is_open(producer_id, epoch)
+
+
 def verification_of(
     partition: Partition, producer: Producer, version: int, verifier: Verifier
 ) -> tuple[Verification | None, bool]:

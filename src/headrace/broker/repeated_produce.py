@@ -2,8 +2,8 @@
 
 To decode such a request and to encode its reply takes a third of what it costs. From the second one on its frame is
 compared with what is known of it, its batch is appended as any other, and its reply is known but for the offsets. What
-is special about a batch goes the long way, before anything has been done with it: transactions, and partitions where
-appends wait for their turn or have to be looked into.
+is special about a batch goes the long way, before anything has been done with it: the first of a transaction in its
+partition, and all for partitions where appends wait for their turn or have to be looked into.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.produce_reply import WAIT_MS_MIN
+from headrace.broker.produce_transactional import is_open
 from headrace.errors import Error, Refused
 from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection, Slot
@@ -44,13 +45,14 @@ def prepare(produce: Produce, connection: Connection, request: Request, figures:
 class Target:
     """A partition that a connection produces to, with all that it says each time."""
 
-    __slots__ = ("acks", "frame", "index", "name", "topic_id", "version", "wait_ms")
+    __slots__ = ("acks", "frame", "index", "name", "topic_id", "transactional_id", "version", "wait_ms")
 
     def __init__(self, frame: ProduceFrame, body: m.ProduceRequest, version: int) -> None:
         topic = body.topic_data[0]
         self.frame = frame
         self.version = version
         self.acks = body.acks
+        self.transactional_id = body.transactional_id
         self.wait_ms = max(body.timeout_ms, WAIT_MS_MIN)
         self.name = topic.name
         self.topic_id = topic.topic_id
@@ -97,7 +99,7 @@ class RepeatedProduce:
         else:
             return None
         records = target.frame.records_in(frame)
-        if records is None or len(records) <= ATTRIBUTES_AT or records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT:
+        if records is None or len(records) <= ATTRIBUTES_AT:
             return None
         produce, acks = self._produce, target.acks
         try:
@@ -105,6 +107,8 @@ class RepeatedProduce:
         except Refused:
             return None
         if partition.held or partition.looks_inside:
+            return None
+        if records[ATTRIBUTES_AT] & TRANSACTIONAL_BIT and not is_open(partition, records, target.transactional_id):
             return None
         figures = self._figures
         connection.listener.stopwatch.switch(figures)
