@@ -212,6 +212,26 @@ def test_topics_whose_batches_are_looked_into_are_so_each_time(taken: list[bool]
     run(check())
 
 
+def test_where_appends_wait_for_their_turn_it_waits_behind_them(taken: list[bool]) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            topic = ("t", await create(peer, "t"))
+            for _ in range(2):
+                assert not (await produce(peer, batch(b"v"), topic=topic)).error_code
+            (partition,) = [found for found in node._replicas.hosted() if found.topic == "t"]  # type: ignore[union-attr]
+            turn = partition.hold(lambda: None)
+            asked = asyncio.ensure_future(produce(peer, batch(b"v"), topic=topic))
+            await asyncio.sleep(0.05)
+            assert (partition.log_end_offset, asked.done()) == (2, False)
+            turn.release()
+            assert (await asked).base_offset == 2
+            assert taken == [True, False]
+            assert (await produce(peer, batch(b"v"), topic=topic)).base_offset == 3
+            assert taken == [True, False, True]
+
+    run(check())
+
+
 def test_append_time_is_told_where_the_topic_has_it(taken: list[bool]) -> None:
     async def check() -> None:
         async with running() as node, connected(node) as peer:

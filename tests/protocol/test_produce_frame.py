@@ -60,6 +60,18 @@ def test_the_same_request_with_other_records_is_read(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@given(body=BODIES, more=st.binary(min_size=1, max_size=5), less=st.integers(1, 8))
+def test_a_frame_that_is_longer_or_shorter_than_its_records_is_another_one(
+    version: int, body: m.ProduceRequest, more: bytes, less: int
+) -> None:
+    known = ProduceFrame.of(body, version, None)
+    assert known is not None
+    frame = written(body, version, 7, None)
+    assert found_in(known, frame + more) is None
+    assert found_in(known, frame[:-less]) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @given(body=BODIES, client_id=CLIENT, data=st.data())
 def test_whatever_else_is_taken_for_it_says_the_same(
     version: int, body: m.ProduceRequest, client_id: str | None, data: st.DataObject
