@@ -61,6 +61,17 @@ async def value(peer: Peer, kind: int, name: str, key: str) -> str | None:
 # --- describe ---------------------------------------------------------------------------------------------------------
 
 
+def test_numbers_that_go_with_security_are_kept_and_what_it_would_rest_on_is_refused() -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            name = "sasl.kerberos.min.time.before.relogin"
+            assert await change(peer, BROKER, "1", (name, SET, "58000")) == Error.NONE
+            assert await value(peer, BROKER, "1", name) == "58000"
+            assert await change(peer, BROKER, "1", ("sasl.enabled.mechanisms", SET, "PLAIN")) == Error.INVALID_REQUEST
+
+    run(check())
+
+
 def test_names_are_described_once_each_in_the_order_in_which_they_were_asked_for() -> None:
     async def check() -> None:
         async with running() as node, connected(node) as peer:

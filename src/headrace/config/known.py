@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from headrace.config.known_security import SECURITY
+from headrace.config.known_security import SECURITY, TIMES
 from headrace.config.setting import Change, Kind, Setting
 from headrace.named_tuple import NamedTuple
 
@@ -266,6 +266,7 @@ SECTIONS: Final = (
     Section(
         "Security", "there is no security yet: connections are plain, and everyone may do everything.", True, SECURITY
     ),
+    Section("Times of security", "There is no security yet, which is what they would count for.", False, TIMES),
 )
 
 _MODES: Final = {"r": Change.RESTART, "c": Change.CLUSTER, "b": Change.BROKER}
