@@ -10,6 +10,7 @@ from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
+from headrace.storage.log_directory import LogDirectory
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
 
@@ -94,15 +95,35 @@ def test_hazard_8_what_was_deleted_stays_so_after_a_crash(power_lost: bool) -> N
     run(after())
 
 
-def test_who_does_not_wait_is_told_that_it_may_not_be_durable_yet() -> None:
+@pytest.mark.parametrize("timeout_ms", [0, -1, 1])
+def test_who_gives_it_no_time_is_told_when_it_is_durable_all_the_same(timeout_ms: int) -> None:
+    """Kafka has nothing to wait for with one replica, and its clients ask with a time-out of 0."""
+
     async def check() -> None:
         async with running() as node, connected(node) as peer:
             await create(peer, "t")
             await produce(peer, "t", 3)
             kind = m.DeleteRecordsRequest
             topic = kind.DeleteRecordsTopic(name="t", partitions=[kind.DeleteRecordsPartition(offset=2)])
-            response = await ask(peer, kind(topics=[topic], timeout_ms=0), 2)
-            assert response.topics[0].partitions[0].error_code in (Error.NONE, Error.REQUEST_TIMED_OUT)
+            response = await ask(peer, kind(topics=[topic], timeout_ms=timeout_ms), 2)
+            (answer,) = response.topics[0].partitions
+            assert (answer.error_code, answer.low_watermark) == (Error.NONE, 2)
             assert await start_of(peer, "t") == 2
+
+    run(check())
+
+
+def test_who_waited_for_long_enough_is_told_that_it_may_not_be_durable_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def check() -> None:
+        async with running() as node, connected(node) as peer:
+            await create(peer, "t")
+            await produce(peer, "t", 3)
+            monkeypatch.setattr(LogDirectory, "checkpoint", lambda directory, done=None: None)
+            kind = m.DeleteRecordsRequest
+            topic = kind.DeleteRecordsTopic(name="t", partitions=[kind.DeleteRecordsPartition(offset=2)])
+            response = await ask(peer, kind(topics=[topic], timeout_ms=0), 2)
+            (answer,) = response.topics[0].partitions
+            assert (answer.error_code, answer.low_watermark) == (Error.REQUEST_TIMED_OUT, 2)
+            monkeypatch.undo()
 
     run(check())

@@ -9,6 +9,7 @@ import asyncio
 from functools import partial
 from typing import Final
 
+from headrace.broker.produce_reply import WAIT_MS_MIN
 from headrace.broker.steps import THINGS_A_STEP
 from headrace.errors import Error, Refused
 from headrace.metadata.names import INTERNAL
@@ -43,7 +44,8 @@ class DeleteRecords:
                 if not number % THINGS_A_STEP:
                     await asyncio.sleep(0)
         if waiting:
-            await self._durable(waiting, body.timeout_ms / 1000)
+            # As a produce: Kafka waits for nothing with one replica, and so 0 is a time-out that clients have.
+            await self._durable(waiting, max(body.timeout_ms, WAIT_MS_MIN) / 1000)
         return m.DeleteRecordsResponse(
             topics=[
                 m.DeleteRecordsResponse.DeleteRecordsTopicResult(name=name, partitions=list(results.values()))
@@ -84,7 +86,7 @@ class DeleteRecords:
         for directory in waiting:
             future = checkpoints[directory] = wait()
             directory.checkpoint(partial(_tell, future))
-        await asyncio.wait(checkpoints.values(), timeout=max(timeout_seconds, 0))
+        await asyncio.wait(checkpoints.values(), timeout=timeout_seconds)
         for directory, results in waiting.items():
             future = checkpoints[directory]
             error = Error.NONE
