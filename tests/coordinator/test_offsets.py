@@ -111,6 +111,20 @@ def test_a_group_of_open_transactions_alone_goes_when_they_are_aborted() -> None
     assert list(script.shard.context.groups) == []
 
 
+@pytest.mark.parametrize("end", ["commit", "abort"])
+def test_a_group_goes_with_its_last_offset_though_a_transaction_is_open_on_it(end: str) -> None:
+    """Which may be for long, when it is prepared; what it commits later makes the group again."""
+    script = Script()
+    script.play("commit g t0=5 -> OK\ntxn 7 g t1=1 t2=2 -> OK\ndelete g t0 t1 -> OK")
+    assert list(script.shard.context.groups) == ["g"]
+    script.play("delete g t2 -> OK")
+    assert list(script.shard.context.groups) == []
+    script.play("restart\ndelete g t2 -> GROUP_ID_NOT_FOUND\ntxn 7 g t3=4 -> OK")
+    assert list(script.shard.context.groups) == ["g"]
+    script.play(f"end 7 {end}")
+    assert list(script.shard.context.groups) == (["g"] if end == "commit" else [])
+
+
 def test_offsets_are_deleted_where_nobody_reads() -> None:
     Script().play(
         """

@@ -348,7 +348,11 @@ class Offsets:
     def _forget_simple(self, group_id: str) -> None:
         """A group that only offsets tell of goes with them."""
         groups, store = self._context.groups, self.store
-        if type(groups.get(group_id)) is SimpleGroup and not store.of_group(group_id) and not store.has_open(group_id):
+        if (
+            type(groups.get(group_id)) is SimpleGroup
+            and not store.of_group(group_id)
+            and not store.has_pending(group_id)
+        ):
             del groups[group_id]
 
     # ------------------------------------------------------------------------------------------------------ the cluster

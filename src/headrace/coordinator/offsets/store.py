@@ -58,6 +58,10 @@ class OffsetStore:
         """A transaction with offsets of the group is open."""
         return group_id in self._open
 
+    def has_pending(self, group_id: str) -> bool:
+        """An open transaction has offsets of the group, which were not deleted since."""
+        return next(self.pending_of_group(group_id), None) is not None
+
     def pending_of_group(self, group_id: str) -> Iterator[tuple[str, int]]:
         for producer_id in self._open.get(group_id, ()):
             for group, topic, partition in self._pending[producer_id]:
