@@ -152,7 +152,7 @@ def test_another_shard_is_asked_where_its_partition_is() -> None:
     assert toys.get("a").error is Error.NOT_COORDINATOR
 
 
-def test_who_waits_when_another_node_is_elected_looks_for_it_there() -> None:
+def test_who_waits_when_another_node_is_elected_looks_for_it_there(caplog: pytest.LogCaptureFixture) -> None:
     toys = Toys()
     held = toys.ask(lambda shard, reply: shard.hold(reply))
     waiting = toys.add("a")
@@ -161,6 +161,7 @@ def test_who_waits_when_another_node_is_elected_looks_for_it_there() -> None:
     assert str(held.message) == "gone", "the shard says it to those whom it keeps"
     assert waiting.error is Error.NOT_COORDINATOR
     toys.host.drain()
+    assert caplog.messages == [], "nothing is wrong: a node that stops does so each time"
 
 
 def test_a_leader_that_stays_in_a_new_epoch_keeps_its_shard() -> None:

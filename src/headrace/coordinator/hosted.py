@@ -174,7 +174,10 @@ class HostedShard(Generic[S]):
         pause_ms = min(BACK_OFF_MS << min(self._attempts, 16), BACK_OFF_MAX_MS)
         self._attempts += 1
         self.refusal = Error.COORDINATOR_NOT_AVAILABLE
-        logger.error("shard %d of %s is loaded again in %d ms: %s", self.index, self._name, pause_ms, error)
+        # Of another leader the partition hears first, and then the runtime, which ends this.
+        is_resigned = isinstance(error, Refused) and error.error is Error.NOT_LEADER_OR_FOLLOWER
+        log = logger.debug if is_resigned else logger.error
+        log("shard %d of %s is loaded again in %d ms: %s", self.index, self._name, pause_ms, error)
         self._back_off = self._host.waits.after_ms(pause_ms, self._back)
 
     def _back(self) -> None:
