@@ -127,3 +127,31 @@ def test_who_waited_for_long_enough_is_told_that_it_may_not_be_durable_yet(monke
             monkeypatch.undo()
 
     run(check())
+
+
+def test_on_a_full_disk_records_make_room_for_the_word_that_they_are_gone() -> None:
+    """They may be deleted because it is full; nothing is removed before its time where there is room."""
+
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            await create(peer, "t", segment_bytes=str(1 << 20))
+            await create(peer, "u")
+            kind = m.ProduceRequest
+            for _ in range(4):
+                data = kind.PartitionProduceData(
+                    records=memoryview(build([(None, bytes(600_000), (), 1_700_000_000_000)]))
+                )
+                named = kind.TopicProduceData(name="t", partition_data=[data])
+                await ask(peer, kind(acks=-1, timeout_ms=5000, topic_data=[named]), 12)
+            await produce(peer, "u", 2)
+            used_bytes = disk.faults.capacity_bytes = disk.platter.used_bytes()
+            assert await delete(peer, "u", (0, 1)) == [(1, Error.KAFKA_STORAGE_ERROR)], "which makes no room"
+            assert await delete(peer, "t", (0, 2)) == [(2, Error.NONE)]
+            assert disk.platter.used_bytes() < used_bytes - 1_000_000
+            assert await start_of(peer, "t") == 2
+            await produce(peer, "u", 1)
+        async with running(disk.restart()) as node, connected(node) as peer:
+            assert await start_of(peer, "t") == 2
+
+    run(check())

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from headrace.broker.produce_reply import WAIT_MS_MIN
 from headrace.broker.steps import THINGS_A_STEP
@@ -17,12 +17,16 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 from headrace.replica.manager import Replicas
+from headrace.storage.disk import DiskFull
+from headrace.storage.log import Log
 from headrace.storage.log_directory import LogDirectory
 
 _NO_OFFSET: Final = -1
 _HIGH_WATERMARK: Final = -1
 
 Result = m.DeleteRecordsResponse.DeleteRecordsPartitionResult
+Deleted: TypeAlias = tuple[Log, Result]
+"""What lost records, and its part of the reply."""
 
 
 class DeleteRecords:
@@ -33,7 +37,7 @@ class DeleteRecords:
 
     async def handle(self, connection: Connection, request: Request) -> m.DeleteRecordsResponse:
         body: m.DeleteRecordsRequest = request.body
-        waiting: dict[LogDirectory, list[Result]] = {}
+        waiting: dict[LogDirectory, list[Deleted]] = {}
         topics: dict[str, dict[int, Result]] = {}
         number = 0
         for topic in body.topics:
@@ -57,7 +61,7 @@ class DeleteRecords:
         self,
         topic: str,
         wanted: m.DeleteRecordsRequest.DeleteRecordsPartition,
-        waiting: dict[LogDirectory, list[Result]],
+        waiting: dict[LogDirectory, list[Deleted]],
     ) -> Result:
         index, offset = wanted.partition_index, wanted.offset
         result = Result(partition_index=index, low_watermark=_NO_OFFSET)
@@ -76,28 +80,39 @@ class DeleteRecords:
             return result
         directory = self._replicas.directories.directory_of(topic, index)
         assert directory is not None, "a partition in service has a directory"
-        waiting.setdefault(directory, []).append(result)
+        waiting.setdefault(directory, []).append((partition.log, result))
         return result
 
-    async def _durable(self, waiting: dict[LogDirectory, list[Result]], timeout_seconds: float) -> None:
+    async def _durable(self, waiting: dict[LogDirectory, list[Deleted]], timeout_seconds: float) -> None:
         """Waits for one checkpoint of each directory, at most so long."""
-        wait = asyncio.get_running_loop().create_future
-        checkpoints: dict[LogDirectory, asyncio.Future[BaseException | None]] = {}
-        for directory in waiting:
-            future = checkpoints[directory] = wait()
-            directory.checkpoint(partial(_tell, future))
-        await asyncio.wait(checkpoints.values(), timeout=timeout_seconds)
-        for directory, results in waiting.items():
-            future = checkpoints[directory]
+        writing = {
+            directory: asyncio.ensure_future(_written(directory, [log for log, _ in deleted]))
+            for directory, deleted in waiting.items()
+        }
+        await asyncio.wait(writing.values(), timeout=timeout_seconds)
+        for directory, deleted in waiting.items():
+            written = writing[directory]
             error = Error.NONE
-            if not future.done():
+            if not written.done():
                 error = Error.REQUEST_TIMED_OUT
-            elif future.result() is not None:
+            elif written.result() is not None:
                 error = Error.KAFKA_STORAGE_ERROR
-            for result in results:
+            for _, result in deleted:
                 result.error_code = error
 
 
-def _tell(future: asyncio.Future[BaseException | None], error: BaseException | None) -> None:
-    if not future.done():
-        future.set_result(error)
+async def _written(directory: LogDirectory, logs: list[Log]) -> BaseException | None:
+    """On a full disk, which may be why records are deleted, the room of these is needed to write down that they are."""
+    error = await _checkpoint(directory)
+    if not isinstance(error, DiskFull):
+        return error
+    there = asyncio.get_running_loop().create_future()
+    directory.make_room(logs, partial(there.set_result, None))
+    await there
+    return await _checkpoint(directory)
+
+
+async def _checkpoint(directory: LogDirectory) -> BaseException | None:
+    written: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
+    directory.checkpoint(written.set_result)
+    return await written

@@ -8,7 +8,7 @@ the whole directory goes offline, and the directories beside it do not (hazard 8
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from headrace.config import LogConfig
@@ -443,14 +443,27 @@ class LogDirectory:
         now_ms = self._ports.now_ms()
         for log in list(self.logs.values()):
             if self.offline is None and log.offline is None:
-                try:
-                    log.retain(now_ms)
-                except DiskError as error:
-                    logger.error("%s can't be looked after: %s", log.place.folder, error)
+                self._retain(log, now_ms)
                 if paths := log.take_doomed(now_ms):
                     self._removals.remove_files(paths)
             yield
         yield from self._removals.remove_due(now_ms)
+
+    def make_room(self, logs: Iterable[Log], done: Callable[[], None]) -> None:
+        """Removes at once what these logs need no more, for who has to write a little onto a full disk."""
+        now_ms = self._ports.now_ms()
+        paths: list[str] = []
+        for log in logs:
+            if self.offline is None and log.offline is None:
+                self._retain(log, now_ms)
+                paths += log.take_doomed()
+        self._removals.remove_files(paths, done)
+
+    def _retain(self, log: Log, now_ms: int) -> None:
+        try:
+            log.retain(now_ms)
+        except DiskError as error:
+            logger.error("%s can't be looked after: %s", log.place.folder, error)
 
     def expire_producers(self, expiration_ms: int) -> Iterator[None]:
         """Forgets producers that were silent for long, one log at a time."""

@@ -37,8 +37,8 @@ class Removals:
     def doom(self, folder: str, due_ms: int) -> None:
         self._doomed.append((due_ms, folder))
 
-    def remove_files(self, paths: list[str]) -> None:
-        self._run(partial(remove_files, self._disk, paths, self._goes_on))
+    def remove_files(self, paths: list[str], done: Callable[[], None] | None = None) -> None:
+        self._run(partial(remove_files, self._disk, paths, self._goes_on), done)
 
     def remove_due(self, now_ms: int) -> Iterator[None]:
         """One folder at a time."""
@@ -54,10 +54,12 @@ class Removals:
         """Asked by workers."""
         return not self._is_stopped
 
-    def _run(self, job: Callable[[], object]) -> None:
+    def _run(self, job: Callable[[], object], done: Callable[[], None] | None = None) -> None:
         def removed(result: object, error: BaseException | None) -> None:
             self._running -= 1
             self._ended()
+            if done is not None:
+                done()
             if isinstance(error, HeadraceError):
                 logger.error("what was deleted can't be removed: %s", error)
             elif error is not None:
