@@ -587,6 +587,22 @@ def test_a_roll_that_fails_on_a_full_disk_leaves_the_log_as_it_was() -> None:
     assert values_in(log) == [*values, (len(values), b"v" * 100)]
 
 
+def test_on_a_full_disk_all_that_is_past_its_time_goes_but_the_active_segment() -> None:
+    """The next one has no room before that."""
+    log = new_log()
+    while len(log.segments) < 4:
+        append(log, batch(b"v" * 100))
+    end = log.log_end_offset
+    log.set_high_watermark(end)
+    disk, later_ms = log.place.disk, START_MS + 30 * 24 * 3600 * 1000
+    assert isinstance(disk, FaultyDisk)
+    disk.faults.capacity_bytes = disk.platter.used_bytes()
+    assert log.retain(later_ms) == 3
+    log.sweep()
+    assert log.retain(later_ms) == 1, "there is room now"
+    assert (log.log_start_offset, log.log_end_offset, log.offline) == (end, end, None)
+
+
 def test_the_batch_of_a_buffer_that_can_not_be_written_is_not_taken() -> None:
     with pytest.raises((TypeError, ValueError)):
         new_log().append_as_leader(memoryview(bytes(batch(b"v"))), 0, START_MS)

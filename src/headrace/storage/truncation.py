@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage import lookup
+from headrace.storage.disk import DiskFull
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.replay import producers_at, transaction_index
 from headrace.storage.retention import Expired, expired
@@ -148,11 +149,17 @@ def retain(log: Log, now_ms: int) -> int:
         found = _expired(log, log.config.replace(retention_ms=-1), now_ms)
     if not found.segments:
         return 0
-    if found.segments == len(log.segments):
-        log.roll(now_ms)
+    count = found.segments
+    if count == len(log.segments):
+        try:
+            log.roll(now_ms)
+        except DiskFull:
+            if count == 1:
+                raise
+            count -= 1  # those before it make the room for that: it goes next time
     gone: list[Segment] = []
     try:
-        for segment in log.segments[: found.segments]:
+        for segment in log.segments[:count]:
             logger.info("%s-%d deletes %s: %s", log.topic, log.partition, segment.path(), found.reason)
             log.discard(segment, now_ms)
             gone.append(segment)
