@@ -54,6 +54,8 @@ logger = logging.getLogger(__name__)
 
 UNCOMMITTED_BYTES_MAX: Final = 64 << 20
 DISK_RETRY_MS: Final = 500
+DISK_TRIES_TOLD: Final = 60
+"""The first of so many tries to write onto a full disk is told."""
 
 
 class Committed(NamedTuple):
@@ -314,7 +316,7 @@ class Driver:
             except Exception as error:
                 self._fail(error)
 
-    def _persist(self, content: bytes) -> None:
+    def _persist(self, content: bytes, tries: int = 0) -> None:
         disk, path = self._metadata.disk, self._metadata.path(QUORUM_STATE)
         self._is_persisting = True
 
@@ -323,11 +325,12 @@ class Driver:
             if self.failure is not None:
                 return
             if isinstance(error, DiskFull | DiskReadOnly):
-                logger.error(
-                    "the quorum state could not be written, and this node takes no part until it is: %s", error
-                )
+                if not tries % DISK_TRIES_TOLD:
+                    logger.error(
+                        "the quorum state could not be written, and this node takes no part until it is: %s", error
+                    )
                 self._is_persisting = True
-                self._call_later(DISK_RETRY_MS / 1000, lambda: self._persist(content))
+                self._call_later(DISK_RETRY_MS / 1000, lambda: self._persist(content, tries + 1))
                 return
             if error is not None:
                 self._fail(error)
