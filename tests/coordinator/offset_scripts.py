@@ -21,7 +21,7 @@ from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import GroupType
 from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.offsets.offsets import Offsets
-from headrace.coordinator.shard import Outcome, ProducerStamp, StateRecord
+from headrace.coordinator.shard import Outcome, ProducerStamp, Row, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
@@ -210,10 +210,16 @@ class Script:
                 asked = [partition for topic in body.topics for partition in topic.partitions]
                 offsets = tuple(partition.committed_offset for partition in asked)
                 epochs = tuple(partition.committed_leader_epoch for partition in asked)
-                assert plan.commit(offsets, epochs, answer, shard, now_ms) == outcome, "as if it came again"
+                rows: list[Row] = []
+                message = plan.decide(offsets, epochs, shard, now_ms, rows, len(self.run.log))
+                assert message == outcome.replies[0][1], "as if it came again"
+                assert [StateRecord(key, value) for key, value, _, _ in rows] == outcome.records
+                replayed.append(_kept(shard))
             return outcome
 
+        replayed: list[dict[str, Any]] = []
         self.run.ask(commit, answer)
+        assert replayed in ([], [_kept(self.run.shard)]), "what a plan replays is what its records say"
         return _errors(places, answer)
 
     def _txn(self, producer_id: int, group: str, words: list[str]) -> str:
@@ -297,6 +303,14 @@ def _split(words: list[str]) -> tuple[list[tuple[str, str]], dict[str, str]]:
     pairs = [word.partition("=")[::2] for word in words]
     places = [(name, value) for name, value in pairs if name[-1].isdigit()]
     return places, {name: value for name, value in pairs if not name[-1].isdigit()}
+
+
+def _kept(shard: GroupShard) -> dict[str, Any]:
+    store = shard.offsets.store
+    return {
+        group: {topic: dict(partitions) for topic, partitions in store.of_group(group).items()}
+        for group in store.groups()
+    }
 
 
 def _errors(places: list[tuple[str, str]], answer: Answer) -> str:

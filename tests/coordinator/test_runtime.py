@@ -14,6 +14,7 @@ from headrace.coordinator.shard import ProducerStamp
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
+from headrace.protocol.batch import scan
 from headrace.protocol.control import build_marker
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers
@@ -140,6 +141,101 @@ def test_what_does_not_fit_into_a_batch_is_refused_before_it_changes_anything() 
     toys.add("b")
     toys.host.drain()
     assert toys.shard.counts == {"b": 1}
+
+
+# --- what comes again -------------------------------------------------------------------------------------------------
+
+
+def batches_of(toys: Toys) -> list[int]:
+    """How many records each batch of the log has."""
+    partition = toys.host.partition(TOPIC)
+    data = partition.log.read(0, 1 << 24, partition.log_end_offset).take()
+    return [batch.record_count for batch in scan(memoryview(data))]
+
+
+def test_what_comes_again_is_one_batch_with_the_rest_of_the_round_and_told_when_that_is_committed() -> None:
+    toys = Toys()
+    answers = [toys.add("a"), toys.add_again("a"), toys.add_again("b"), toys.add("a")]
+    toys.host.run_soon()
+    assert not any(answer.is_there for answer in answers)
+    toys.host.drain()
+    assert [str(answer.message) for answer in answers] == ["a=1", "a=2", "b=1", "a=3"]
+    assert batches_of(toys) == [4]
+    after = toys.restart()
+    assert (after.shard.counts, after.shard.offsets) == (toys.shard.counts, toys.shard.offsets)
+
+
+def test_whoever_asks_next_sees_what_came_again_before_it() -> None:
+    toys = Toys()
+    toys.add_again("a")
+    read = toys.get("a")
+    toys.add_again("a")
+    toys.ask(lambda shard, reply: shard.ring("bell", toys.host.now_ms()))
+    assert toys.shard.counts == {"a": 2}
+    toys.add_again("a")
+    toys.host.create("other", topic_id=b"o" * 16)
+    assert toys.shard.counts["a"] == 3, "before the shard hears of a change of the cluster too"
+    toys.host.drain()
+    assert str(read.message) == "a=1"
+
+
+def test_what_comes_again_is_before_a_marker_and_in_no_transaction() -> None:
+    toys, stamp = Toys(), ProducerStamp(7, 0)
+    toys.add("t", stamp=stamp)
+    toys.add_again("a")
+    toys.runtime.append_marker(0, marker(stamp, is_commit=False), stamp, is_commit=False)
+    toys.add_again("b")
+    toys.host.drain()
+    assert batches_of(toys) == [1, 1, 1, 1]
+    assert toys.shard.counts == {"a": 1, "b": 1}
+    after = toys.restart()
+    assert (after.shard.counts, after.shard.offsets) == (toys.shard.counts, toys.shard.offsets)
+
+
+def test_a_refusal_of_what_comes_again_waits_too_and_leaves_no_empty_batch() -> None:
+    toys = Toys()
+    first, refused = toys.add("a"), toys.add_again("no")
+    toys.host.run_soon()
+    assert not refused.is_there
+    toys.host.drain()
+    assert (str(first.message), str(refused.message)) == ("a=1", "no")
+    refused = toys.add_again("no")
+    toys.host.drain()
+    assert str(refused.message) == "no"
+    assert batches_of(toys) == [1]
+
+
+def test_more_than_fits_into_a_batch_becomes_several() -> None:
+    toys = Toys()
+    answers = [toys.add_again("a", size=400_000) for _ in range(5)]
+    toys.host.drain()
+    assert [str(answer.message) for answer in answers] == [f"a={count}" for count in range(1, 6)]
+    assert batches_of(toys) == [2, 2, 1]
+
+
+def test_should_what_comes_again_fail_all_of_the_round_is_refused_and_the_shard_loaded_anew() -> None:
+    toys = Toys()
+    toys.add("a")
+    toys.host.drain()
+    answers = [toys.add_again("a"), toys.add_again("odd"), toys.add_again("a")]
+    read = toys.get("a")
+    assert [answer.error for answer in answers] == [Error.UNKNOWN_SERVER_ERROR] * 3
+    assert read.error is Error.COORDINATOR_NOT_AVAILABLE
+    toys.host.loop.pass_ms(1000)
+    toys.host.drain()
+    assert str(toys.get("a").message) == "a=1"
+
+
+def test_what_comes_again_is_refused_where_another_node_is_elected_or_the_disk_is_full() -> None:
+    toys = Toys()
+    waiting = toys.add_again("a")
+    toys.host.apply(change(leader=2, isr=[2], replicas=[1, 2]))
+    assert waiting.error is Error.NOT_COORDINATOR
+    toys = Toys()
+    disk_of(toys).faults.capacity_bytes = 0
+    waiting = toys.add_again("a")
+    toys.host.run_soon()
+    assert waiting.error is Error.NOT_COORDINATOR
 
 
 # --- where a shard is -------------------------------------------------------------------------------------------------
@@ -378,8 +474,10 @@ def test_hazard_13_what_was_told_is_there_after_a_crash_and_a_load_gives_what_wa
         asked = []
         for _ in range(chance.randrange(30)):
             act, stamp = chance.random(), chance.choice(stamps)
-            if act < 0.4:
+            if act < 0.25:
                 asked.append(toys.add(chance.choice("ab")))
+            elif act < 0.4:
+                asked.append(toys.add_again(chance.choice("ab")))
             elif act < 0.5:
                 toys.add("t", stamp=stamp)
             elif act < 0.6:

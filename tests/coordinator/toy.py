@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.coordinator.runtime import Runtime
-from headrace.coordinator.shard import Outcome, ProducerStamp, Reply, StateRecord, Timers
+from headrace.coordinator.shard import RECORD_OVERHEAD_BYTES, Outcome, ProducerStamp, Reply, Row, StateRecord, Timers
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
@@ -108,6 +108,27 @@ class Toy:
         return Outcome(replies=[(reply, Said("gone")) for reply in self.held])
 
 
+class AddAgain(Answer):
+    """`add` as what comes again. The names of "no" are refused, and those of "odd" fail."""
+
+    def __init__(self, name: str, size: int = 0) -> None:
+        super().__init__()
+        self.name = name
+        self.padding = b" " * size
+        self.size_bytes = size + RECORD_OVERHEAD_BYTES
+
+    def decide(self, shard: Toy, now_ms: int, rows: list[Row], offset: int) -> Message:
+        count = shard.counts.get(self.name, 0) + 1
+        if self.name == "no":
+            return Said("no")
+        if self.name == "odd":
+            raise ValueError("odd")
+        key, value = self.name.encode(), str(count).encode() + self.padding
+        rows.append((key, value, (), now_ms))
+        shard.replay(key, value, offset, now_ms, None)
+        return Said(f"{self.name}={count}")
+
+
 class Toys:
     """A node with a runtime of toys."""
 
@@ -150,6 +171,15 @@ class Toys:
 
     def add(self, name: str, **more: Any) -> Answer:
         return self.ask(lambda shard, reply: shard.add(name, reply, **more))
+
+    def add_again(self, name: str, size: int = 0) -> AddAgain:
+        answer = AddAgain(name, size)
+        hosted = self.runtime.hosted_of(name)
+        if hosted is None or hosted.shard is None:
+            answer.refuse(Error.NOT_COORDINATOR)
+        else:
+            hosted.ask_again(answer)
+        return answer
 
     def get(self, name: str) -> Answer:
         return self.ask(lambda shard, reply: shard.get(name, reply))

@@ -6,13 +6,13 @@ with what is known of it, and goes from there to the shard, as any other; and so
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from headrace.broker.response_errors import count_errors
 from headrace.coordinator.hosted import HostedShard
 from headrace.coordinator.offsets.commit_plan import CommitPlan
 from headrace.coordinator.runtime import Runtime
+from headrace.coordinator.shard import Row
 from headrace.errors import Error
 from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection, Slot
@@ -88,16 +88,19 @@ class RepeatedCommit:
             return None
         hosted = self._hosted
         shard = hosted.shard
-        if shard is None or self._groups.partitions != self._partitions or not self.plan.holds(shard.context.image):
+        if (
+            shard is None
+            or self._groups.partitions != self._partitions
+            or not self.plan.holds(shard.context.image)
+            or not hosted.has_room(self.plan.size_bytes)
+        ):
             connection.repeated.pop(COMMIT_KEY, None)
             return None
         self._hits += 1
         stopwatch = connection.listener.stopwatch
         if stopwatch.count:
             stopwatch.close()
-        correlation_id, offsets, epochs = found
-        reply = RepeatedReply(connection.reserve(), correlation_id, self)
-        hosted.ask(partial(self.plan.commit, offsets, epochs, reply), reply)
+        hosted.ask_again(CommitAgain(connection.reserve(), self, *found))
         return self._figures
 
     def send_other(self, slot: Slot, correlation_id: bytes, message: Message) -> None:
@@ -105,15 +108,28 @@ class RepeatedCommit:
         count_errors(message, self._figures.errors)
 
 
-class RepeatedReply:
-    """See `coordinator.shard.Reply`."""
+class CommitAgain:
+    """See `coordinator.shard.Again`."""
 
-    __slots__ = ("_correlation_id", "_repeated", "_slot")
+    __slots__ = ("_correlation_id", "_epochs", "_offsets", "_repeated", "_slot", "size_bytes")
 
-    def __init__(self, slot: Slot, correlation_id: bytes, repeated: RepeatedCommit) -> None:
+    def __init__(
+        self,
+        slot: Slot,
+        repeated: RepeatedCommit,
+        correlation_id: bytes,
+        offsets: tuple[int, ...],
+        epochs: tuple[int, ...],
+    ) -> None:
         self._slot = slot
-        self._correlation_id = correlation_id
         self._repeated = repeated
+        self._correlation_id = correlation_id
+        self._offsets = offsets
+        self._epochs = epochs
+        self.size_bytes = repeated.plan.size_bytes
+
+    def decide(self, shard: GroupShard, now_ms: int, rows: list[Row], offset: int) -> Message:
+        return self._repeated.plan.decide(self._offsets, self._epochs, shard, now_ms, rows, offset)
 
     def __call__(self, message: Message, /) -> None:
         repeated = self._repeated

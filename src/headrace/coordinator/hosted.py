@@ -13,7 +13,19 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol
 
 from headrace.coordinator.loading import Loading
-from headrace.coordinator.shard import Effect, Operation, Outcome, ProducerStamp, Reply, S, StateRecord, Timers
+from headrace.coordinator.shard import (
+    RECORD_OVERHEAD_BYTES,
+    Again,
+    Effect,
+    Operation,
+    Outcome,
+    ProducerStamp,
+    Reply,
+    Row,
+    S,
+    StateRecord,
+    Timers,
+)
 from headrace.coordinator.slices import Slices
 from headrace.coordinator.timers import ShardTimers
 from headrace.errors import Error, Refused
@@ -24,6 +36,7 @@ from headrace.protocol.batch import Batch as RecordBatch
 from headrace.protocol.batch_builder import build, build_encoded
 from headrace.protocol.compression import Compression
 from headrace.protocol.kernel_writer import encode
+from headrace.protocol.message import Message
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait, Waits
 from headrace.storage.append import Appended, Prepared
@@ -37,10 +50,8 @@ TELL_LOAD_S: Final = 1.0
 NEVER_S: Final = float("inf")
 
 _BATCH_OVERHEAD_BYTES: Final = 61
-_RECORD_OVERHEAD_BYTES: Final = 32
-"""At least what the lengths, the deltas and the attributes of a record take."""
 
-Batch = tuple[ProducerStamp | None, list[tuple[bytes | None, bytes | None, tuple[()], int]]]
+Batch = tuple[ProducerStamp | None, list[Row]]
 
 
 class Host(Protocol[S]):
@@ -66,6 +77,7 @@ class Host(Protocol[S]):
 
 class HostedShard(Generic[S]):
     __slots__ = (
+        "_asked_again",
         "_attempts",
         "_back_off",
         "_batch_bytes",
@@ -113,6 +125,8 @@ class HostedShard(Generic[S]):
         """Outcomes with what must be committed before them, and until when they wait, in their order."""
         self._timeout: Wait | None = None
         self._early: list[Callable[[int], Outcome]] = []
+        self._asked_again: list[Again[S]] = []
+        """Decided together: at the end of the round, or before anything else is."""
 
     # ---------------------------------------------------------------------------------------------------------- loading
 
@@ -192,6 +206,8 @@ class HostedShard(Generic[S]):
     # ----------------------------------------------------------------------------------------------------------- asking
 
     def ask(self, operation: Operation[S], reply: Reply) -> None:
+        if self._asked_again:
+            self._decide_again()
         shard = self._shard
         if shard is None or self.refusal:
             reply.refuse(self.refusal)
@@ -209,10 +225,25 @@ class HostedShard(Generic[S]):
             return
         self._take(outcome, now_ms)
 
+    def ask_again(self, asked: Again[S]) -> None:
+        """As `ask`, of a shard that has room for it. What many ask in a round is decided at once, in their order."""
+        self._asked_again.append(asked)
+        if not self._is_dirty:
+            self._write_soon()
+
     @property
     def shard(self) -> S | None:
         """None when it can't be asked now."""
         return None if self.refusal else self._shard
+
+    def has_room(self, size_bytes: int) -> bool:
+        """A batch has, for records of this size."""
+        return size_bytes <= self._limit_bytes
+
+    @property
+    def _limit_bytes(self) -> int:
+        assert self._partition is not None
+        return self._partition.log.rules.max_message_bytes - _BATCH_OVERHEAD_BYTES
 
     def image_changed(self, delta: Delta, image: Image) -> None:
         shard = self._shard
@@ -228,6 +259,8 @@ class HostedShard(Generic[S]):
 
     def _do(self, event: Callable[[], Outcome], now_ms: int) -> None:
         """What nobody asked for. Should it fail, the state can't be relied on."""
+        if self._asked_again:
+            self._decide_again()
         try:
             outcome = event()
         except Exception as error:
@@ -237,6 +270,33 @@ class HostedShard(Generic[S]):
             self._take(outcome, now_ms)
 
     # ---------------------------------------------------------------------------------------------------------- writing
+
+    def _decide_again(self) -> None:
+        asked, self._asked_again = self._asked_again, []
+        assert self._shard is not None
+        shard, now_ms, offset = self._shard, self._host.now_ms(), self._next_offset
+        batches, size_bytes, limit = self._batches, self._batch_bytes, self._limit_bytes
+        rows: list[Row] | None = batches[-1][1] if batches and batches[-1][0] is None else None
+        replies: list[tuple[Reply, Message]] = []
+        try:
+            for one in asked:
+                size_bytes += one.size_bytes
+                if rows is None or size_bytes > limit:
+                    rows, size_bytes = [], one.size_bytes
+                    batches.append((None, rows))
+                count = len(rows)
+                replies.append((one, one.decide(shard, now_ms, rows, offset)))
+                offset += len(rows) - count
+        except Exception as error:
+            logger.exception("a request to shard %d of %s that came again failed", self.index, self._name)
+            for one in asked:
+                one.refuse(Error.UNKNOWN_SERVER_ERROR)
+            self._fail(Error.UNKNOWN_SERVER_ERROR, error)
+            return
+        if not rows:  # the last ones were refused
+            batches.pop()
+        self._batch_bytes, self._next_offset = size_bytes, offset
+        self._wait_to_tell(Outcome([], replies))
 
     def _take(self, outcome: Outcome, now_ms: int) -> None:
         if outcome.records:
@@ -252,22 +312,23 @@ class HostedShard(Generic[S]):
             self._tell(outcome)
             return
         if outcome.replies or outcome.effects:
-            host = self._host
-            deadline_s = host.waits.time() + host.commit_timeout_ms / 1000
-            self._waiting.append((self._next_offset, deadline_s, outcome))
-            if self._timeout is None:
-                self._timeout = host.waits.at(deadline_s, self._timed_out)
+            self._wait_to_tell(outcome)
+
+    def _wait_to_tell(self, outcome: Outcome) -> None:
+        host = self._host
+        deadline_s = host.waits.time() + host.commit_timeout_ms / 1000
+        self._waiting.append((self._next_offset, deadline_s, outcome))
+        if self._timeout is None:
+            self._timeout = host.waits.at(deadline_s, self._timed_out)
 
     def _add(self, outcome: Outcome, now_ms: int) -> bool:
         """Replays the records, and puts them with those that wait to be appended. False if they are too large."""
-        assert self._partition is not None
         assert self._shard is not None
         records, stamp = outcome.records, outcome.stamp
-        limit = self._partition.log.rules.max_message_bytes - _BATCH_OVERHEAD_BYTES
-        batches = self._batches
+        batches, limit = self._batches, self._limit_bytes
         if len(records) == 1:  # as nearly all are: a commit, which joins others or is joined by them
             key, value = records[0]
-            size = len(key) + len(value or b"") + _RECORD_OVERHEAD_BYTES
+            size = len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
             if batches and batches[-1][0] == stamp:
                 size += self._batch_bytes
             elif size <= limit:
@@ -285,10 +346,7 @@ class HostedShard(Generic[S]):
         if total > limit and (outcome.is_atomic or max(sizes) > limit):
             logger.error(
                 "shard %d of %s was to write %d bytes at once, and max.message.bytes is %d",
-                self.index,
-                self._name,
-                total,
-                self._partition.log.config.max_message_bytes,
+                *(self.index, self._name, total, limit + _BATCH_OVERHEAD_BYTES),
             )
             refused = [_Refusal(reply, Error.UNKNOWN_SERVER_ERROR) for reply, _ in outcome.replies]
             self._take(Outcome(effects=[*refused]), now_ms)
@@ -315,6 +373,8 @@ class HostedShard(Generic[S]):
 
     def write(self) -> None:
         """At the end of the round, or before a marker: appends what was decided."""
+        if self._asked_again:
+            self._decide_again()
         if not self._is_dirty:
             return
         partition, batches = self._partition, self._batches
@@ -346,7 +406,7 @@ class HostedShard(Generic[S]):
     def _encode(
         self,
         stamp: ProducerStamp | None,
-        records: list[tuple[bytes | None, bytes | None, tuple[()], int]],
+        records: list[Row],
     ) -> memoryview:
         if stamp is None and self._host.compression is Compression.NONE:  # as nearly always
             return memoryview(build_encoded(encode(records)))
@@ -439,7 +499,7 @@ class HostedShard(Generic[S]):
         self.refusal = told
 
     def _throw_away(self, told: Error) -> None:
-        shard, waiting = self._shard, list(self._waiting)
+        shard, waiting, asked = self._shard, list(self._waiting), self._asked_again
         self._waiting.clear()  # whoever goes through it now is to find nothing more
         was_asked = not self.refusal
         self._shard = None
@@ -453,6 +513,8 @@ class HostedShard(Generic[S]):
         self._forget()
         for _, _, outcome in waiting:
             _refuse_all(outcome, told)
+        for one in asked:
+            one.refuse(told)
         if shard is not None and was_asked:
             try:
                 outcome = shard.unloaded(self._host.now_ms())
@@ -490,7 +552,7 @@ def _refuse_all(outcome: Outcome, error: Error) -> None:
 
 
 def _size(record: StateRecord) -> int:
-    return len(record.key) + len(record.value or b"") + _RECORD_OVERHEAD_BYTES
+    return len(record.key) + len(record.value or b"") + RECORD_OVERHEAD_BYTES
 
 
 _NOT_AVAILABLE: Final = (

@@ -15,7 +15,7 @@ Shards are pure: the time comes with each call, timers are events.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from headrace.errors import Error
 from headrace.metadata.delta import Delta
@@ -23,6 +23,8 @@ from headrace.metadata.image import Image
 from headrace.named_tuple import NamedTuple
 from headrace.plain import field, plain
 from headrace.protocol.message import Message
+
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 class StateRecord(NamedTuple):
@@ -48,6 +50,22 @@ class Reply(Protocol):
     def refuse(self, error: Error, text: str | None = None, /) -> None:
         """Sends the response that says only this, where the API has room for a text with it. The runtime does so with
         what it can't promise any more, and for an operation that raised Refused."""
+
+
+RECORD_OVERHEAD_BYTES: Final = 32
+"""At least what the lengths, the deltas and the attributes of a record take."""
+Row: TypeAlias = tuple[bytes, bytes | None, tuple[()], int]
+"""A record on its way into a batch: key, value, no headers, timestamp."""
+
+
+class Again(Reply, Protocol[S_contra]):
+    """A request that came before with other numbers, and the reply to it: what else it says is known already."""
+
+    size_bytes: int
+    """Of its records, as far as a batch has room for them."""
+
+    def decide(self, shard: S_contra, now_ms: int, rows: list[Row], offset: int) -> Message:
+        """Puts its records into `rows` and replays them, the first one at `offset`. Returns the response."""
 
 
 Effect: TypeAlias = Any

@@ -10,8 +10,8 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from headrace.coordinator.offsets.records import ID_TAG, WITH_ID, encode_key
-from headrace.coordinator.shard import Outcome, Reply, StateRecord
+from headrace.coordinator.offsets.records import ID_TAG, WITH_ID, encode_key, put_away
+from headrace.coordinator.shard import RECORD_OVERHEAD_BYTES, Row
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
@@ -31,9 +31,9 @@ class CommitPlan:
         "_topics",
         "body",
         "group_id",
-        "keys",
         "packs",
         "response",
+        "size_bytes",
         "version",
     )
 
@@ -46,20 +46,32 @@ class CommitPlan:
         self._generation = body.generation_id_or_member_epoch
         self._image = image
         self._topics = [(topic_id, image.topics[topic_id]) for topic_id in topic_ids]
-        self.keys: list[bytes] = []
-        self.packs: list[tuple[Any, bytes, bytes]] = []
-        """How the value of each partition is packed, its metadata, and what follows its time."""
+        self.packs: list[tuple[str, int, bytes, Any, bytes, bytes]] = []
+        """Of each partition: topic, index, key, how its value is packed, its metadata, and what follows its time."""
+        self.size_bytes = 0
+        """Of the records, as far as a batch has room for them."""
         for asked, (topic_id, topic) in zip(body.topics, self._topics, strict=True):
             for partition in asked.partitions:
-                self.keys.append(encode_key(body.group_id, topic.name, partition.partition_index))
-                self.packs.append(_pack_of(partition.committed_metadata or "", topic_id))
+                key = encode_key(body.group_id, topic.name, partition.partition_index)
+                text = (partition.committed_metadata or "").encode()
+                before, after = uvarint(len(text) + 1) + text, ID_TAG + topic_id
+                value = _struct(len(before))
+                self.packs.append((topic.name, partition.partition_index, key, value.pack, before, after))
+                self.size_bytes += len(key) + value.size + RECORD_OVERHEAD_BYTES
         self.response = self.refused(Error.NONE)
         """When all is well. Nobody changes it."""
 
-    def commit(
-        self, offsets: tuple[int, ...], epochs: tuple[int, ...], reply: Reply, shard: GroupShard, now_ms: int
-    ) -> Outcome:
-        """The same as `Offsets.commit` of the request with these offsets, while it `holds`."""
+    def decide(
+        self,
+        offsets: tuple[int, ...],
+        epochs: tuple[int, ...],
+        shard: GroupShard,
+        now_ms: int,
+        rows: list[Row],
+        record_offset: int,
+    ) -> m.OffsetCommitResponse:
+        """What `Offsets.commit` of the request with these offsets says, while it `holds`. What that would write is put
+        into `rows`, and replayed, the first record as that at `record_offset`."""
         group, body = shard.context.groups.get(self.group_id), self.body
         try:
             if group is None:
@@ -68,20 +80,17 @@ class CommitPlan:
                 self._member_id, body.group_instance_id, self._generation, self.version, is_transactional=False
             )
         except Refused as refused:
-            return Outcome([], [(reply, self.refused(refused.error))])
+            return self.refused(refused.error)
         if self._member_id:
             group.committed(self._member_id, now_ms)
-        if len(offsets) == 1:
-            pack, before, after = self.packs[0]
-            records = [StateRecord(self.keys[0], pack(WITH_ID, offsets[0], epochs[0], before, now_ms, after))]
-        else:
-            records = [
-                StateRecord(key, pack(WITH_ID, offset, epoch, before, now_ms, after))
-                for key, (pack, before, after), offset, epoch in zip(
-                    self.keys, self.packs, offsets, epochs, strict=True
-                )
-            ]
-        return Outcome(records, [(reply, self.response)])
+        put = shard.offsets.store.put
+        for (topic, index, key, pack, before, after), offset, epoch in zip(self.packs, offsets, epochs, strict=True):
+            value = pack(WITH_ID, offset, epoch, before, now_ms, after)
+            rows.append((key, value, (), now_ms))
+            put(self.group_id, topic, index, put_away(value, record_offset))
+            record_offset += 1
+        shard.offsets.know(self.group_id)
+        return self.response
 
     def holds(self, image: Image) -> bool:
         """Its topics are what they were."""
@@ -113,12 +122,6 @@ def answer_to_all(body: m.OffsetCommitRequest, error: Error) -> m.OffsetCommitRe
             for topic in body.topics
         ]
     )
-
-
-def _pack_of(metadata: str, topic_id: bytes) -> tuple[Any, bytes, bytes]:
-    text = metadata.encode()
-    before, after = uvarint(len(text) + 1) + text, ID_TAG + topic_id
-    return _struct(len(before)).pack, before, after
 
 
 @lru_cache(64)

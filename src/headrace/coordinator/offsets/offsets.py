@@ -38,8 +38,6 @@ IDS_SINCE: Final = 10
 """From this version of OffsetCommit and OffsetFetch on, topics are named by their ids."""
 NO_RETENTION: Final = -1
 FOREVER_MS: Final = 2**63 - 1
-DECODED_MAX: Final = 2_000
-"""Keys that are known from planned commits; of half a kilobyte at most."""
 _NOTHING: Final[Partitions] = {}
 
 CommitTopic: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
@@ -56,7 +54,7 @@ DeletedPartition: TypeAlias = m.OffsetDeleteResponse.OffsetDeleteResponsePartiti
 class Offsets:
     """The part of a group shard that is about offsets."""
 
-    __slots__ = ("_context", "_decoded", "_deleted", "_expiry", "store")
+    __slots__ = ("_context", "_deleted", "_expiry", "store")
 
     kinds: Final = (LEGACY_KIND, KIND)
 
@@ -65,8 +63,6 @@ class Offsets:
         self.store = OffsetStore()
         self._expiry = Expiry(context, self.store)
         self._deleted = DeletedTopics(context, self.store)
-        self._decoded: dict[bytes, tuple[str, str, int]] = {}
-        """Some keys, and what they say: of commits that come again and again."""
 
     # ------------------------------------------------------------------------------------------------------- committing
 
@@ -122,26 +118,21 @@ class Offsets:
 
     def plan(self, body: m.OffsetCommitRequest, version: int) -> CommitPlan | None:
         """What to do when this request comes again with other offsets; None where that can't be said beforehand."""
-        image, decoded = self._context.image, self._decoded
+        image = self._context.image
         metadata_max = self._context.offsets_config.offset_metadata_max_bytes
         if body.retention_time_ms != NO_RETENTION:
             return None
-        topic_ids, keys = [], []
+        topic_ids = []
         for topic in body.topics:
-            name, topic_id, unknown = self._topic(topic.name, topic.topic_id, version)
+            _, topic_id, unknown = self._topic(topic.name, topic.topic_id, version)
             if unknown:
                 return None
             known = image.topics[topic_id].partitions
             for partition in topic.partitions:
                 if partition.partition_index not in known or len(partition.committed_metadata or "") > metadata_max:
                     return None
-                keys.append((body.group_id, name, partition.partition_index))
             topic_ids.append(topic_id)
-        plan = CommitPlan(body, version, image, topic_ids)
-        if len(decoded) + len(keys) > DECODED_MAX:
-            decoded.clear()
-        decoded.update(zip(plan.keys, keys, strict=True))
-        return plan
+        return CommitPlan(body, version, image, topic_ids)
 
     def commit_in_transaction(self, body: m.TxnOffsetCommitRequest, version: int, reply: Reply, now_ms: int) -> Outcome:
         """TxnOffsetCommit, of a producer that was verified. Its offsets count when its transaction is committed."""
@@ -327,7 +318,7 @@ class Offsets:
         timestamp_ms: int,
         stamp: ProducerStamp | None,
     ) -> None:
-        group_id, topic, partition = self._decoded.get(key) or decode_key(key)
+        group_id, topic, partition = decode_key(key)
         if value is None:
             self.store.remove(group_id, topic, partition)
             self._forget_simple(group_id)
@@ -337,6 +328,10 @@ class Offsets:
             self.store.put(group_id, topic, partition, kept)
         else:
             self.store.put_pending(stamp.producer_id, group_id, topic, partition, kept)
+        self.know(group_id)
+
+    def know(self, group_id: str) -> None:
+        """That it has offsets makes it a group."""
         groups = self._context.groups
         if group_id not in groups:
             groups[group_id] = SimpleGroup(group_id)

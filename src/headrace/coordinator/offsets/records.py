@@ -116,11 +116,16 @@ def stored(kind: int, value: bytes, record_offset: int) -> bytes:
         found = decode_commit(kind, value, record_offset)
         if kind == LEGACY_KIND:
             value = encode_commit(found.offset, -1, found.metadata, found.commit_timestamp_ms, NO_TIMESTAMP, NO_ID)
+    return put_away(value, record_offset)
+
+
+def put_away(value: bytes, record_offset: int) -> bytes:
+    """The same of what `encode_commit` has written, and so needs no look."""
     return _int64.pack(record_offset) + value
 
 
 def committed_of(kept: bytes) -> Committed:
-    """What `stored` has put away."""
+    """What was put away."""
     return decode_commit(KIND, kept[8:], _int64.unpack_from(kept)[0])
 
 
