@@ -56,6 +56,30 @@ def test_a_partition_without_a_batch(data: bytes | None) -> None:
     assert refusal(data) is Error.INVALID_RECORD
 
 
+@pytest.mark.parametrize(
+    ("came_bytes", "length", "magic", "error"),
+    [
+        (11, 0, 2, Error.INVALID_RECORD),
+        (12, 13, 2, Error.CORRUPT_MESSAGE),
+        (12, 14, 2, Error.INVALID_RECORD),
+        (16, 49, 3, Error.INVALID_RECORD),
+        (17, 49, 3, Error.CORRUPT_MESSAGE),
+        (17, 49, 2, Error.INVALID_RECORD),
+        (60, 49, 2, Error.INVALID_RECORD),
+        (60, 48, 2, Error.CORRUPT_MESSAGE),
+        (60, 49, 255, Error.CORRUPT_MESSAGE),
+        (60, -1, 2, Error.CORRUPT_MESSAGE),
+        (60, 49, 1, Error.INVALID_RECORD),
+        (61, 13, 1, Error.CORRUPT_MESSAGE),
+    ],
+)
+def test_less_than_a_header_is_damaged_where_no_batch_begins_so(
+    came_bytes: int, length: int, magic: int, error: Error
+) -> None:
+    start = struct.pack(">qiiB", 0, length, 0, magic) + bytes(HEADER_SIZE_BYTES)
+    assert refusal(start[:came_bytes]) is error
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_formats_v0_and_v1(magic: int) -> None:
     assert refusal(patched("b", 16, magic)) is Error.INVALID_RECORD

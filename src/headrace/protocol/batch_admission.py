@@ -14,6 +14,8 @@ from headrace.protocol.batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     HEADER_SIZE_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
     NO_PRODUCER,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
@@ -23,7 +25,9 @@ from headrace.protocol.compression import Compression
 
 __all__ = ["RefusedBytes", "admit"]
 
+_LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
+_OLD_LENGTH_MIN: Final = 14  # of a message of format 0, the shortest that there was
 RECORD_SIZE_BYTES_MIN: Final = 7
 """A byte each for length, attributes, timestamp, offset, key, value and headers."""
 _ZSTD_SINCE_VERSION: Final = 7  # of Produce (KIP-110)
@@ -83,14 +87,22 @@ def admit(records: memoryview | None, version: int) -> Batch:
 
 
 def _unreadable(records: memoryview, error: ProtocolError) -> Refused:
-    if len(records) > _MAGIC_AT and records[_MAGIC_AT] in (0, 1):
-        return RefusedBytes(
-            Error.INVALID_RECORD,
-            f"Records of format {records[_MAGIC_AT]} can't be produced; only format 2 is accepted.",
-        )
-    if len(records) < HEADER_SIZE_BYTES:
+    """Kafka takes what may be the beginning of a batch for none at all, and what can be of none for a damaged one."""
+    size_bytes = len(records)
+    if size_bytes < LOG_OVERHEAD_BYTES:
         return RefusedBytes(Error.INVALID_RECORD, str(error))
-    return RefusedBytes(Error.CORRUPT_MESSAGE, str(error))
+    length = int.from_bytes(records[_LENGTH_AT:LOG_OVERHEAD_BYTES], signed=True)
+    if length < _OLD_LENGTH_MIN:
+        return RefusedBytes(Error.CORRUPT_MESSAGE, str(error))
+    if size_bytes > _MAGIC_AT:
+        magic = records[_MAGIC_AT]
+        if magic in (0, 1):
+            return RefusedBytes(
+                Error.INVALID_RECORD, f"Records of format {magic} can't be produced; only format 2 is accepted."
+            )
+        if magic != MAGIC or LOG_OVERHEAD_BYTES + length <= size_bytes:
+            return RefusedBytes(Error.CORRUPT_MESSAGE, str(error))
+    return RefusedBytes(Error.INVALID_RECORD, str(error))
 
 
 def _not_one_batch(batch: Batch, records: memoryview) -> Refused:
