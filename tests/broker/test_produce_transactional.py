@@ -63,6 +63,24 @@ def test_the_first_batch_waits_for_the_coordinator_and_the_next_ones_do_not(vers
     assert written(host) == [b"a", b"b"]
 
 
+def test_only_a_log_that_was_asked_tells_where_it_starts() -> None:
+    _, producer = client()
+
+    def told(content: bytearray, version: int, *answers: Error) -> tuple[Error, int]:
+        slot = send(producer, content, version)
+        for error in answers:
+            producer.verifier.answer(error)
+        answer = answer_in(slot, version).responses[0].partition_responses[0]
+        return Error.of(answer.error_code), answer.log_start_offset
+
+    refused = of_transaction(b"a", epoch=1)
+    assert told(refused, OLD, Error.TRANSACTION_ABORTABLE) == (Error.INVALID_TXN_STATE, -1)
+    assert told(refused, ADDS, Error.PRODUCER_FENCED) == (Error.INVALID_PRODUCER_EPOCH, -1)
+    assert told(of_transaction(b"a", epoch=1), OLD, Error.NONE) == (Error.NONE, 0)
+    assert told(of_transaction(b"a", 7, epoch=1), OLD) == (Error.OUT_OF_ORDER_SEQUENCE_NUMBER, 0)
+    assert told(of_transaction(b"a", 1, epoch=0), OLD) == (Error.INVALID_PRODUCER_EPOCH, -1)
+
+
 def test_what_comes_meanwhile_waits_behind_it_in_order_whoever_sent_it() -> None:
     host, producer = client()
     slots = [

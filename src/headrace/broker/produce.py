@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from headrace.broker.produce_reply import HeldBatch, PendingReply
-from headrace.broker.produce_transactional import Verifier, producer_of, verification_of, verify
+from headrace.broker.produce_transactional import Unverified, Verifier, producer_of, verification_of, verify
 from headrace.broker.repeated_produce import prepare
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
@@ -251,7 +251,7 @@ class Produce:
         answer.error_code = refused.error
         answer.error_message = refused.text
         answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-        if partition is not None and refused.error in OF_LOG and not isinstance(refused, RefusedBytes):
+        if partition is not None and refused.error in OF_LOG and not isinstance(refused, RefusedBytes | Unverified):
             answer.log_start_offset = partition.log_start_offset
         if isinstance(refused, RefusedRecords):
             answer.record_errors = [

@@ -31,6 +31,10 @@ _PRODUCER_AT: Final = 43
 TopicPartition: TypeAlias = tuple[str, int]
 
 
+class Unverified(Refused):
+    """A batch whose transaction can't be verified, which Kafka finds before it asks any log."""
+
+
 class Producer(NamedTuple):
     producer_id: int
     producer_epoch: int
@@ -95,7 +99,7 @@ def verification_of(
     partition.require_leader()
     known = producers.producers.get(producer_id)
     if known is not None and epoch < known.epoch:
-        raise Refused(
+        raise Unverified(
             Error.INVALID_PRODUCER_EPOCH,
             f"Producer {producer_id} has epoch {epoch}, and epoch {known.epoch} has been seen.",
         )
@@ -167,9 +171,9 @@ def _refusal(error: Error, version: int) -> Refused | None:
         return None
     if error in _TRY_AGAIN:
         # Every producer tries again after this one, and does not look for other leaders first.
-        return Refused(Error.NOT_ENOUGH_REPLICAS, f"The transaction can't be verified at the moment: {error.name}.")
+        return Unverified(Error.NOT_ENOUGH_REPLICAS, f"The transaction can't be verified at the moment: {error.name}.")
     if error is Error.PRODUCER_FENCED:
-        return Refused(Error.INVALID_PRODUCER_EPOCH, "Another producer has taken the transactional id over.")
+        return Unverified(Error.INVALID_PRODUCER_EPOCH, "Another producer has taken the transactional id over.")
     if error is Error.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
-        return Refused(Error.INVALID_TXN_STATE, "The partition is not in the producer's transaction.")
-    return Refused(error)
+        return Unverified(Error.INVALID_TXN_STATE, "The partition is not in the producer's transaction.")
+    return Unverified(error)
