@@ -8,6 +8,9 @@ import signal
 import subprocess
 import sys
 
+import pytest
+
+from headrace import cli
 from headrace.cli import interrupts, main
 from headrace.cli.connection import run_loop
 
@@ -71,6 +74,21 @@ def test_a_ctrl_c_that_is_ignored_stays_ignored() -> None:
         assert run_loop(work) == "done"
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class Interrupting:
+    """A member of a class at whose making Ctrl-C comes, as it may while modules are imported."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        interrupt()
+
+
+def test_a_ctrl_c_while_a_class_is_made_is_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, command: cli.Command) -> object:
+        return type("Made", (), {"member": Interrupting()})
+
+    monkeypatch.setattr(cli, "load", load)
+    assert main(["topic", "list"]) == 130
 
 
 def terminate() -> None:

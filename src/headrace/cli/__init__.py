@@ -136,6 +136,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _say(f"{error.filename or 'reading or writing failed'}: {error.strerror or error}.", FAILED)
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python 3.11 wraps what comes while a class is made
+            from headrace.cli import interrupts
+
+            return interrupts.exit_code()
         if os.environ.get("HEADRACE_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}".replace("\n", " ")
