@@ -74,6 +74,17 @@ def test_what_is_taken_back_and_stays_the_same_is_said_to_be_set_here_no_more(cl
     assert row.endswith("604800000  (7 days, as it was: default)")
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_what_was_not_set_here_is_taken_back_without_a_change(cli: Cli, topic: str, more: tuple[str, ...]) -> None:
+    nothing = "Nothing would change" if more else "Nothing changed"
+    told, row = cli.done("config", "unset", "--topic", topic, "retention.ms", *more).out.splitlines()
+    assert told.startswith(nothing)
+    assert row.endswith("604800000  (7 days, as it was: default)")
+    told, row = cli.done("config", "unset", "--cluster", "log.flush.interval.ms", *more).out.splitlines()
+    assert told.startswith(nothing)
+    assert row.split() == ["log.flush.interval.ms", "(not", "set)", "->", "(not", "set)"]
+
+
 def test_a_setting_of_brokers_that_nobody_knows_is_told_with_the_nearest(cli: Cli) -> None:
     """Kafka takes it all the same, since a plugin may want it."""
     told = cli("config", "set", "--cluster", "log.retention.mss=1")

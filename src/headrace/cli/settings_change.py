@@ -57,7 +57,7 @@ async def change_settings(
     here = _source_of(resource)
     changed = [Changed(change, here, _entry_of(resource, change.name, before)) for change in wanted]
     if dry_run:
-        return changed
+        return [one._replace(after=one.before) if _was_not_there(one) else one for one in changed]
     # The controller has the change; the broker that is asked may hear of it a moment later, and Kafka's tell the new
     # source of a value before the value.
     for pause_s in PAUSES_S:
@@ -151,6 +151,13 @@ def _is_taken_back(one: Changed) -> bool:
     return one.change.operation is ConfigOperation.DELETE and not one.is_here
 
 
+def _was_not_there(one: Changed) -> bool:
+    """Whether it takes back what was never set here, which changes nothing."""
+    from headrace.client import ConfigOperation
+
+    return one.change.operation is ConfigOperation.DELETE and not one.was_here
+
+
 def _may_be_stale(one: Changed) -> bool:
     """Whether a value that was taken back is still the one that was set, and not the same by chance."""
     if not one.was_here or one.before is None or one.after is None or one.after.value != one.before.value:
@@ -191,8 +198,10 @@ def _stays(one: Changed) -> bool:
     """Whether it was set to the same before; a value that was the default's before, and is set now, outlives that."""
     from headrace.client import ConfigOperation
 
-    if one.before is None or _is_secret(one):
+    if _is_secret(one):
         return False
+    if one.before is None:
+        return one.after is None and _was_not_there(one)
     if one.after is None:  # a dry run, or it has not come yet
         return one.change.operation is ConfigOperation.SET and one.before.value == one.change.value and one.was_here
     return (one.before.value, one.before.source) == (one.after.value, one.after.source)
