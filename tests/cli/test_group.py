@@ -230,6 +230,15 @@ def test_figures_are_whole_when_lag_is_watched_on_a_narrow_terminal() -> None:
         assert any(line.endswith(" partitions more") for line in lines)
 
 
+@pytest.mark.parametrize("width", [40, 30])
+def test_names_give_way_to_the_lag_on_a_very_narrow_terminal(width: int) -> None:
+    part = PartitionLag("a-topic-with-a-long-name", 77, 123_456_789, 123_987_654, None, None)
+    listing = GroupListing("a-group-with-a-long-name", "Stable", "consumer", "consumer", 1)
+    lines = [line.plain for line in drawn_lag([GroupView(listing, None, [part], None)] * 2, width, 23)]
+    assert [line for line in lines if len(line) > width] == []
+    assert [line.split()[2:] for line in lines if " 77 " in line] == [["77", "530,865"]] * 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -57,6 +57,9 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int 
             more = max(0, min(spare, whole[number] - widths[number]))
             widths[number] += more
             spare -= more
+        while spare < 0 and any(widths[number] > 1 for number in shrinking):  # a figure that is cut is another figure
+            widths[max(shrinking, key=widths.__getitem__)] -= 1
+            spare += 1
     head = _line([(Text(titles[number], "bold"), columns[number], widths[number]) for number in shown])
     lines = [
         _line([(_styled(row[number], columns[number]), columns[number], widths[number]) for number in shown])
