@@ -210,6 +210,14 @@ def test_a_terminal_is_asked_and_lag_is_watched(cli: Cli, topic: str, group: str
     assert "Traceback" not in watched.shown
 
 
+def test_lag_is_watched_on_a_dumb_terminal(cli: Cli, group: str) -> None:
+    options = ("--interval", "100ms", "--bootstrap", cli.bootstrap)
+    watched = Terminal("group", "lag", group, "--watch", *options, TERM="dumb")
+    watched.until("partition")
+    assert watched.process.poll() is None
+    assert watched.interrupted() == 130
+
+
 def test_figures_are_whole_when_lag_is_watched_on_a_narrow_terminal() -> None:
     part = PartitionLag("a-topic-with-a-long-name", 77, 123_456_789, 123_987_654, "consumer-1-0c7b5a62", "/10.0.0.7")
     others = [PartitionLag("orders", number, 5, 5, None, None) for number in range(40)]

@@ -91,6 +91,15 @@ def test_a_terminal_is_drawn_anew_until_ctrl_c(cli: Cli, topic: str) -> None:
     assert "records/s in" in plain.shown
 
 
+def test_a_dumb_terminal_is_shown_one_picture_after_the_other(cli: Cli, topic: str) -> None:
+    """Nothing can be drawn anew there, and nothing would be shown before the end."""
+    terminal = Terminal("top", "--interval", "200ms", "--bootstrap", cli.bootstrap, TERM="dumb")
+    terminal.until("records/s in")
+    assert terminal.process.poll() is None
+    assert terminal.interrupted() == 130
+    assert "\x1b" not in terminal.shown
+
+
 def test_wrong_use_and_no_cluster(cli: Cli) -> None:
     assert "--interval often: write a time" in cli.failed("top", "--interval", "often", code=2)
     assert "No such option: --loud" in cli.failed("top", "--loud", code=2)

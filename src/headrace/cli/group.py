@@ -383,7 +383,7 @@ async def _watch(client: Client, groups: Sequence[str], every_s: float, *, as_js
             yield await _views(client, groups, in_full=True)
             await asyncio.sleep(every_s)
 
-    if sys.stdout.isatty() and not as_json:
+    if live.is_possible() and not as_json:
         await live.draw(looks(), lambda width, height, shown: drawn_lag(shown, width, height))
         return
     async for shown in looks():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Final, TypeVar
 
@@ -16,6 +17,11 @@ from headrace.cli.quantities import plural, wrapped
 Seen = TypeVar("Seen")
 
 SHRUNK_MIN: Final = 12
+
+
+def is_possible() -> bool:
+    """Whether what people look at can be drawn anew in its place, which a pipe and TERM=dumb can't do."""
+    return sys.stdout.isatty() and not Console().is_dumb_terminal
 
 
 async def draw(

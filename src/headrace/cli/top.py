@@ -64,7 +64,7 @@ def top(
         raise Misused(
             f"--interval {interval}: write a time such as 500ms or 5s, {INTERVAL_MIN_S * 1000:.0f}ms at least"
         )
-    is_live = sys.stdout.isatty() and not as_json and not once
+    is_live = live.is_possible() and not as_json and not once
     wanted = 1 if once else count
     is_interrupted = False
 
