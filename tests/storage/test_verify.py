@@ -487,6 +487,14 @@ def test_what_waits_for_a_node_and_what_does_not_belong_is_noted() -> None:
     }
 
 
+@pytest.mark.parametrize("clean", [False, True])
+def test_what_waits_to_be_removed_is_not_held_to_the_offsets_of_what_has_its_name_now(clean: bool) -> None:
+    """A topic that was made again, or a partition that moved to another folder and back."""
+    disk = kafka_disk("plain-0", clean=clean)
+    put(disk, f"plain-0.{'0' * 32}-delete/00000000000000000000.log", run(batch(b"old", base_offset=0)))
+    assert problems(disk, Severity.DAMAGE) == []
+
+
 # --- beside a running node --------------------------------------------------------------------------------------------
 
 

@@ -81,7 +81,7 @@ class Checkpoints:
 
     def known(self, partition: PartitionFiles) -> Known:
         key = (partition.name.topic, partition.name.partition)
-        recovery_point = self._offsets[checkpoint.RECOVERY_POINTS].get(key)
+        recovery_point = self._offset(checkpoint.RECOVERY_POINTS, partition)
         is_listed = recovery_point is not None
         if recovery_point is None:
             # Of a copy of a folder, and of the metadata log, which has none, what is closed is taken for durable.
@@ -92,11 +92,17 @@ class Checkpoints:
             is_clean,
             is_listed,
             recovery_point,
-            self._offsets[checkpoint.LOG_STARTS].get(key, 0),
-            self._offsets[checkpoint.HIGH_WATERMARKS].get(key, 0),
-            self._offsets[checkpoint.CLEANED].get(key),
+            self._offset(checkpoint.LOG_STARTS, partition) or 0,
+            self._offset(checkpoint.HIGH_WATERMARKS, partition) or 0,
+            self._offset(checkpoint.CLEANED, partition),
             self._closed.get(key) if is_clean and partition.name.fate is Fate.CURRENT else None,
         )
+
+    def _offset(self, name: str, partition: PartitionFiles) -> int | None:
+        """What a checkpoint says of a folder; nothing of one that waits to be removed, as another may have its name."""
+        if partition.name.fate is Fate.DELETE:
+            return None
+        return self._offsets[name].get((partition.name.topic, partition.name.partition))
 
     def check_folders(self, inventory: Inventory, report: Report) -> None:
         """A partition with a recovery point has a folder, unless it was deleted since."""
