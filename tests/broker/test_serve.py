@@ -179,6 +179,7 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
         (("--log-level", "xyz=debug"), "There is no module 'xyz' to log; the log names them, as in net"),
         (("--loud",), "See: headrace serve --help"),
         (("--lissten", "127.0.0.1:0"), "did you mean --listen?"),
+        (("",), "unrecognized arguments"),
         (("--data", ""), "--data is empty; a node needs a folder, as in headrace-data."),
         (("--data", "a,./a"), "--data names one folder twice, as a and as ./a; leave out one."),
     ],

@@ -75,7 +75,7 @@ class _Parser(argparse.ArgumentParser):
     def _nearest(self, message: str) -> str:
         from difflib import get_close_matches  # only on the way to an error, so not at import
 
-        unknown = message.removeprefix("unrecognized arguments: ").split()[0].partition("=")[0]
+        unknown = message.removeprefix("unrecognized arguments: ").partition(" ")[0].partition("=")[0]
         near = get_close_matches(unknown, self._option_string_actions, n=1) if unknown.startswith("-") else []
         return f"; did you mean {near[0]}?" if near else "."
 
