@@ -180,6 +180,8 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
         (("--loud",), "See: headrace serve --help"),
         (("--lissten", "127.0.0.1:0"), "did you mean --listen?"),
         (("",), "unrecognized arguments"),
+        (("--data", "folder-\udcff"), "log.dirs is no UTF-8, as every setting must be."),
+        (("--set", "broker.rack=\udcff"), "broker.rack is no UTF-8, as every setting must be."),
         (("--data", ""), "--data is empty; a node needs a folder, as in headrace-data."),
         (("--data", "a,./a"), "--data names one folder twice, as a and as ./a; leave out one."),
     ],

@@ -13,7 +13,7 @@ from headrace.config.listeners import parse_listener
 from headrace.config.node import ALIASES, broker_settings
 from headrace.config.properties import parse_properties
 from headrace.config.setting import Effect, Scope, nearest, unknown
-from headrace.errors import HeadraceError, Refused
+from headrace.errors import Error, HeadraceError, Refused
 
 PREFIX: Final = "HEADRACE_"
 OTHER_VARIABLES: Final = (
@@ -61,6 +61,7 @@ class Settings:
             try:
                 if setting is None:
                     raise unknown(name, [*known, *ALIASES], Scope.BROKER)
+                _require_utf8(name, text)
                 if name != "broker.id" or text.strip() != "-1":
                     setting.parse(text)
             except Refused as refused:
@@ -130,6 +131,14 @@ class Settings:
                 continue
             why = setting.why or setting.kafka
             self.told.append(f"{self.origins[name]}: {name} has no effect: {why[:1].lower()}{why[1:]}")
+
+
+def _require_utf8(name: str, text: str) -> None:
+    """Every setting is told to clients, folders too, and no message can carry other bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise Refused(Error.INVALID_CONFIG, f"{name} is no UTF-8, as every setting must be.") from None
 
 
 def _not_in_kafka(name: str) -> str:
