@@ -150,6 +150,28 @@ def test_groups_are_listed_by_state_and_type_and_deleted_with_their_offsets() ->
     run(check())
 
 
+def test_who_is_refused_is_told_no_protocol_in_versions_that_can_say_so() -> None:
+    async def check() -> None:
+        async with running(**AT_ONCE) as node, connected(node) as peer:  # type: ignore[arg-type]
+            await find(peer, "g")
+            body = m.JoinGroupRequest(group_id="g", session_timeout_ms=10_000, protocol_type="consumer")
+            body.protocols = [m.JoinGroupRequest.JoinGroupRequestProtocol(name="range")]
+
+            async def refused(member_id: str, version: int) -> tuple[Error, str | None]:
+                body.member_id = member_id
+                response = await ask(peer, body, version)
+                return Error(response.error_code), response.protocol_name
+
+            assert await refused("nobody", 6) == (Error.UNKNOWN_MEMBER_ID, "")
+            assert await refused("nobody", 7) == (Error.UNKNOWN_MEMBER_ID, None)
+            assert await refused("", 9) == (Error.MEMBER_ID_REQUIRED, None)
+            body.group_id = ""
+            assert await refused("nobody", 9) == (Error.INVALID_GROUP_ID, None)
+            assert (await stable_member(peer, "g")).protocol_name == "range"
+
+    run(check())
+
+
 def test_very_many_groups_in_one_request_are_answered_in_their_order() -> None:
     """They are asked for in steps, and each has its place."""
 

@@ -20,6 +20,7 @@ from headrace.errors import Error, Refused
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
+from headrace.protocol.message import Message
 
 if TYPE_CHECKING:
     from headrace.coordinator.groups.shard import GroupShard
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     DeletedGroup = m.DeleteGroupsResponse.DeletableGroupResult
 
 
+NO_PROTOCOL_SINCE: Final = 7
+"""From this version on, JoinGroup can say that there is no protocol (KIP-559)."""
 PROTOCOL_SINCE: Final = 5
 """From this version on, SyncGroup must say what the group agreed on (KIP-559)."""
 MESSAGE_SINCE: Final = 6
@@ -59,7 +62,8 @@ class GroupApis:
     # ---------------------------------------------------------------------------------------------------------- members
 
     def join(self, connection: Connection, request: Request) -> None:
-        reply = SlotReply(connection, request, _refused_join, self.join_errors)
+        kind = _JoinReply if request.version >= NO_PROTOCOL_SINCE else SlotReply
+        reply = kind(connection, request, _refused_join, self.join_errors)
         host = "/" + connection.peer_host
         self._groups.ask(request.body.group_id, partial(_join, request, host, reply), reply)
 
@@ -176,6 +180,18 @@ def _delete(group_id: str, reply: Reply, shard: GroupShard, now_ms: int) -> Outc
 
 
 # What is answered.
+
+
+class _JoinReply(SlotReply):
+    """Who is refused is told no protocol, not one without a name."""
+
+    __slots__ = ()
+
+    def __call__(self, message: Message, /) -> None:
+        assert isinstance(message, m.JoinGroupResponse)
+        if message.error_code:
+            message.protocol_name = None
+        super().__call__(message)
 
 
 def _listed(reply: Reply, parts: list[m.ListGroupsResponse]) -> None:
