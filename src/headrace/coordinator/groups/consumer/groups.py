@@ -49,6 +49,7 @@ from headrace.protocol import messages as m
 
 Heartbeat: TypeAlias = m.ConsumerGroupHeartbeatRequest
 
+NOT_ENABLED: Final = "The new consumer protocol is not enabled in this cluster."
 TEXT_MAX: Final = 1_000
 """Of an error: ids may be long, and no client reads a string beyond 32,767."""
 SOON: Final = 8
@@ -182,6 +183,8 @@ class ConsumerGroups:
     def describe(self, group_id: str) -> m.ConsumerGroupDescribeResponse.DescribedGroup:
         """One group, or why not."""
         kind = m.ConsumerGroupDescribeResponse.DescribedGroup
+        if not self._is_enabled():
+            return kind(group_id=group_id, error_code=Error.UNSUPPORTED_VERSION, error_message=NOT_ENABLED)
         group = self._context.groups.get(group_id)
         if not isinstance(group, ConsumerGroup):
             return kind(
@@ -193,17 +196,21 @@ class ConsumerGroups:
             )
         return described(group, self._known.default_assignor, self._context.image)
 
+    def _is_enabled(self) -> bool:
+        context = self._context
+        return (
+            context.image.features.get(GROUP_VERSION, 0) >= 1
+            and "consumer" in context.group_config.group_coordinator_rebalance_protocols
+        )
+
     # --- heartbeats ---------------------------------------------------------------------------------------------------
 
     def _heartbeat(
         self, body: Heartbeat, version: int, client_id: str, client_host: str, outcome: Outcome, now_ms: int
     ) -> m.ConsumerGroupHeartbeatResponse:
         config = self._context.group_config
-        if (
-            self._context.image.features.get(GROUP_VERSION, 0) < 1
-            or "consumer" not in config.group_coordinator_rebalance_protocols
-        ):
-            raise Refused(Error.UNSUPPORTED_VERSION, "The new consumer protocol is not enabled in this cluster.")
+        if not self._is_enabled():
+            raise Refused(Error.UNSUPPORTED_VERSION, NOT_ENABLED)
         validate_heartbeat(body, version, config.group_consumer_assignors)
         if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
             return self._leave(body, outcome, now_ms)
