@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import pytest
+
+from headrace.broker.ports import NodePorts
 from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
-from tests.broker.nodes import ask, connected, create, run, running
+from headrace.storage.disk import Disk
+from headrace.testing.workers import SteppedWorkers
+from tests.broker import nodes
+from tests.broker.nodes import ask, connected, create, memory_ports, run, running
 from tests.broker.transactional import add, describe, end, fetch, identity, init, list_ids, produce, read, settled
 
 
@@ -35,6 +42,33 @@ def test_transactions_are_listed_by_what_they_are() -> None:
             assert response.transaction_states == []
             assert (await describe(peer, "none")).error_code == Error.TRANSACTIONAL_ID_NOT_FOUND
 
+    run(check())
+
+
+def test_names_are_matched_away_from_the_loop_and_others_are_served_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern and a name may be such that this takes seconds."""
+    matchers = SteppedWorkers()
+
+    def ports(disk: Disk, seed: int) -> NodePorts:
+        found = memory_ports(disk, seed)
+        workers_of = found.workers_of
+        found.workers_of = lambda name: matchers if name == "patterns" else workers_of(name)
+        return found
+
+    async def check() -> None:
+        async with running() as node, connected(node) as peer, connected(node) as other:
+            for name in ("orders-1", "bills-1"):
+                await identity(peer, name)
+            listing = asyncio.create_task(list_ids(peer, 2, transactional_id_pattern="(.*[a-z])*" * 20 + "-1"))
+            while not len(matchers):
+                assert not listing.done()
+                await asyncio.sleep(0)
+            assert sorted(await list_ids(other, 2)) == ["bills-1", "orders-1"]
+            assert not listing.done()
+            matchers.step()
+            assert sorted(await listing) == ["bills-1", "orders-1"]
+
+    monkeypatch.setattr(nodes, "memory_ports", ports)
     run(check())
 
 

@@ -57,10 +57,12 @@ class Coordinators:
         *,
         is_registered: Callable[[Image], bool],
         workers: Workers,
+        matchers: Workers,
         random_bytes: Callable[[int], bytes],
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
-        """The workers read logs when coordinators are loaded. `call_soon` is the loop's.
+        """The workers read logs when coordinators are loaded, and the matchers match the patterns of administrators.
+        `call_soon` is the loop's.
 
         No coordinator acts before an image says that this life of the broker `is_registered`.
         """
@@ -94,6 +96,7 @@ class Coordinators:
             producer_ids,
             is_registered=is_registered,
             workers=workers,
+            matchers=matchers,
             call_soon=call_soon,
         )
 

@@ -313,6 +313,7 @@ class Node:
             producer_ids,
             is_registered=lifecycle.is_registered,
             workers=self._ports.workers_of("loads"),
+            matchers=self._ports.workers_of("patterns"),
             random_bytes=self._ports.random_bytes,
             call_soon=self._loop.call_soon,
         )

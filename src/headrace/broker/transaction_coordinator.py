@@ -62,6 +62,7 @@ class TransactionCoordinator:
         *,
         is_registered: Callable[[Image], bool],
         workers: Workers,
+        matchers: Workers,
         call_soon: Callable[[Callable[[], None]], object],
     ) -> None:
         self._config = config
@@ -107,7 +108,9 @@ class TransactionCoordinator:
         offsets: TransactionalOffsets = later(
             "headrace.broker.transactional_offsets:TransactionalOffsets", groups, replicas, self.verifier, errors
         )
-        views: TransactionViews = later("headrace.broker.transaction_views:TransactionViews", self.runtime, errors)
+        views: TransactionViews = later(
+            "headrace.broker.transaction_views:TransactionViews", self.runtime, matchers, errors
+        )
         self._markers, self._transactions, self._writer = markers, transactions, writer
         self._offsets, self._views, self._errors = offsets, views, errors
         self.configure(config)

@@ -19,19 +19,22 @@ from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request
 from headrace.protocol.message import Message
+from headrace.storage.workers import Workers
 
 PATTERN_CHARACTERS_MAX: Final = 10_000
 PATTERN_BYTES_MAX: Final = 1 << 19
 """Of a compiled pattern: more takes tenths of a second to compile."""
 
 Described = m.DescribeTransactionsResponse.TransactionState
+Listed = m.ListTransactionsResponse.TransactionState
 
 
 class TransactionViews:
-    __slots__ = ("_describe_errors", "_list_errors", "_runtime")
+    __slots__ = ("_describe_errors", "_list_errors", "_matchers", "_runtime")
 
-    def __init__(self, runtime: Runtime[TransactionShard], errors: ErrorCounts) -> None:
+    def __init__(self, runtime: Runtime[TransactionShard], matchers: Workers, errors: ErrorCounts) -> None:
         self._runtime = runtime
+        self._matchers = matchers
         self._list_errors = errors["ListTransactions"]
         self._describe_errors = errors["DescribeTransactions"]
 
@@ -49,13 +52,16 @@ class TransactionViews:
             producer_ids=frozenset(body.producer_id_filters) if body.producer_id_filters else None,
             open_for_ms=body.duration_filter if body.duration_filter >= 0 else None,
         )
+        is_named = None
         if body.transactional_id_pattern:
-            wanted.is_named = _pattern(body.transactional_id_pattern)
-            if wanted.is_named is None:
+            is_named = _pattern(body.transactional_id_pattern)
+            if is_named is None:
                 return m.ListTransactionsResponse(error_code=Error.INVALID_REGULAR_EXPRESSION)
         if not indexes:
             return response
-        reply = _Listing(SlotReply(connection, request, _refused_list, self._list_errors), response, len(indexes))
+        slot = SlotReply(connection, request, _refused_list, self._list_errors)
+        named = None if is_named is None else _Named(slot, is_named, self._matchers)
+        reply = _Listing(named or slot, response, len(indexes))
         for index in indexes:
             self._runtime.ask_shard(index, partial(_list, wanted, reply), reply)
         return None
@@ -106,12 +112,41 @@ def _pattern(text: str) -> Callable[[str], object] | None:
     return found
 
 
+class _Named:
+    """A reply with those of a list that have such a name. RE2 takes long for some patterns and names, so that they are
+    matched away from the loop, and others are served meanwhile."""
+
+    __slots__ = ("_is_named", "_matchers", "_reply")
+
+    def __init__(self, reply: SlotReply, is_named: Callable[[str], object], matchers: Workers) -> None:
+        self._reply = reply
+        self._is_named = is_named
+        self._matchers = matchers
+
+    def __call__(self, response: m.ListTransactionsResponse, /) -> None:
+        if not response.transaction_states:
+            self._reply(response)
+            return
+        is_named, states = self._is_named, response.transaction_states
+
+        def done(found: list[Listed] | None, error: BaseException | None) -> None:
+            if found is None:
+                self._reply.refuse(Error.UNKNOWN_SERVER_ERROR)
+            else:
+                response.transaction_states = found
+                self._reply(response)
+
+        self._matchers.run(lambda: [state for state in states if is_named(state.transactional_id)], done)
+
+
 class _Listing:
     """A reply that is there when all shards have answered. One that is not this node's any more has nothing to say."""
 
     __slots__ = ("_left", "_reply", "_response")
 
-    def __init__(self, reply: SlotReply, response: m.ListTransactionsResponse, count: int) -> None:
+    def __init__(
+        self, reply: Callable[[m.ListTransactionsResponse], None], response: m.ListTransactionsResponse, count: int
+    ) -> None:
         self._reply = reply
         self._response = response
         self._left = count

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 
 from headrace.coordinator.transactions.states import State
 from headrace.coordinator.transactions.transaction import NO_TIME, Transaction, by_topic
@@ -18,18 +18,15 @@ class Filter:
     producer_ids: Container[int] | None = None
     open_for_ms: int | None = None
     """Open for longer than this."""
-    is_named: Callable[[str], object] | None = None
 
     def matches(self, transaction: Transaction, now_ms: int) -> bool:
         if self.producer_ids is not None and transaction.producer_id not in self.producer_ids:
             return False
         if self.states is not None and transaction.state not in self.states:
             return False
-        if self.open_for_ms is not None and (
-            transaction.start_ms == NO_TIME or now_ms - transaction.start_ms <= self.open_for_ms
-        ):
-            return False
-        return self.is_named is None or bool(self.is_named(transaction.transactional_id))
+        return self.open_for_ms is None or (
+            transaction.start_ms != NO_TIME and now_ms - transaction.start_ms > self.open_for_ms
+        )
 
 
 def listed(transaction: Transaction) -> m.ListTransactionsResponse.TransactionState:
