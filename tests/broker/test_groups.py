@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from headrace.broker.group_notes import A_SECOND_MAX, GroupNotes
+from headrace.coordinator import slices
+from headrace.coordinator.groups.consumer.regex import Resolver
 from headrace.coordinator.groups.note import Note
 from headrace.coordinator.runtime import ASKED_AT_ONCE
 from headrace.errors import Error
@@ -202,6 +204,50 @@ def test_operations_are_told_when_they_are_asked_for() -> None:
                 body = m.DescribeGroupsRequest(groups=["g"], include_authorized_operations=asked)
                 assert (await ask(peer, body, 6)).groups[0].authorized_operations == told
 
+    run(check())
+
+
+def test_expressions_that_come_together_are_resolved_one_a_round_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them may take milliseconds: whoever sends hundreds at once must not stop the node for others."""
+    rounds: dict[str, int] = {}
+    now, resolve = 0, Resolver.topics
+
+    def tick() -> None:
+        nonlocal now
+        now += 1
+        asyncio.get_running_loop().call_soon(tick)
+
+    def topics(self: Resolver, regex: str) -> tuple[str, ...] | None:
+        rounds.setdefault(regex, now)
+        return resolve(self, regex)
+
+    async def check() -> None:
+        async with running(**AT_ONCE) as node, connected(node) as peer:  # type: ignore[arg-type]
+            await find(peer, "g", "h")
+            tick()
+            kind = m.ConsumerGroupHeartbeatRequest
+            joins: list[Any] = [
+                kind(
+                    group_id="g",
+                    member_id=f"m{number}",
+                    rebalance_timeout_ms=1000,
+                    subscribed_topic_regex=f"orders-{number}",
+                    topic_partitions=[],
+                )
+                for number in range(20)
+            ]
+            answers = await asyncio.gather(*[peer.send(join, 1) for join in joins])
+            assert [answer.error_code for answer in answers] == [Error.NONE] * 20
+            assert len(rounds) == len(set(rounds.values())) == 20
+            # What comes behind one of them does not overtake it.
+            leave = kind(group_id="h", member_id="m0", member_epoch=-1)
+            joins[0].group_id = "h"
+            joined, left = await asyncio.gather(peer.send(joins[0], 1), peer.send(leave, 1))
+            assert (joined.error_code, joined.member_epoch) == (Error.NONE, 1)
+            assert (left.error_code, left.member_epoch) == (Error.NONE, -1)
+
+    monkeypatch.setattr(slices, "SLICE_S", 0)
+    monkeypatch.setattr(Resolver, "topics", topics)
     run(check())
 
 

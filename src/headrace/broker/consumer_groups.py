@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headrace.broker.operations import GROUP_OPERATIONS
 from headrace.broker.slot_reply import SlotReply
 from headrace.coordinator.runtime import Runtime
-from headrace.coordinator.shard import Outcome, Reply
+from headrace.coordinator.shard import Operation, Outcome, Reply
 from headrace.errors import Error
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
@@ -39,8 +39,22 @@ class ConsumerGroupApis:
             if idle is not None:
                 return idle
         reply = SlotReply(connection, request, _refused_heartbeat, self.heartbeat_errors)
-        self._groups.ask(body.group_id, partial(_heartbeat, body, request.version, client_id, host, reply), reply)
+        operation = partial(_heartbeat, body, request.version, client_id, host, reply)
+        if body.subscribed_topic_regex:
+            # To compile and match an expression may take milliseconds, and hundreds may come together. What is behind
+            # it on the connection, such as the member's leave, waits for it.
+            connection.mute()
+            self._groups.slices.add(self._asks(connection, body.group_id, operation, reply))
+        else:
+            self._groups.ask(body.group_id, operation, reply)
         return None
+
+    def _asks(
+        self, connection: Connection, group_id: str, operation: Operation[GroupShard], reply: SlotReply
+    ) -> Iterator[None]:
+        self._groups.ask(group_id, operation, reply)
+        connection.unmute()
+        yield
 
     def describe(self, connection: Connection, request: Request) -> m.ConsumerGroupDescribeResponse | None:
         body: m.ConsumerGroupDescribeRequest = request.body
