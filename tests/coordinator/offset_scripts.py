@@ -21,11 +21,12 @@ from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.group import GroupType
 from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.offsets.offsets import Offsets
-from headrace.coordinator.shard import Outcome, ProducerStamp, Row, StateRecord
+from headrace.coordinator.shard import Outcome, ProducerStamp, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
+from headrace.protocol.kernel_types import Row
 from tests.coordinator.pure import Answer, ManualTimers, PureRuntime
 
 PARTITIONS = 4

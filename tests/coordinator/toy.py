@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.coordinator.runtime import Runtime
-from headrace.coordinator.shard import RECORD_OVERHEAD_BYTES, Outcome, ProducerStamp, Reply, Row, StateRecord, Timers
+from headrace.coordinator.shard import RECORD_OVERHEAD_BYTES, Outcome, ProducerStamp, Reply, StateRecord, Timers
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
+from headrace.protocol.kernel_types import Row
 from headrace.protocol.message import Message
 from headrace.testing.workers import SteppedWorkers
 from tests.coordinator.pure import Answer

@@ -17,6 +17,7 @@ class Form:
     Records: type[kernel.Records]
     encode: Any
     encode_columns: Any
+    encode_rows: Any
     gather: Any
     rebase: Any
     validity: Any
@@ -35,7 +36,14 @@ def _from_source(name: str) -> ModuleType:
 
 def _form(name: str, walker: Any, writer: Any) -> Form:
     return Form(
-        name, walker.Records, writer.encode, writer.encode_columns, writer.gather, writer.rebase, writer.validity
+        name,
+        walker.Records,
+        writer.encode,
+        writer.encode_columns,
+        writer.encode_rows,
+        writer.gather,
+        writer.rebase,
+        writer.validity,
     )
 
 

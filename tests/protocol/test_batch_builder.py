@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
 from headrace.protocol.batch import Batch
-from headrace.protocol.batch_builder import build, build_encoded, empty, recompress, rewrite
+from headrace.protocol.batch_builder import build, build_encoded, build_rows, empty, recompress, rewrite
 from headrace.protocol.compression import LEVELS, Compression, decompress
-from headrace.protocol.kernel_types import Fields
+from headrace.protocol.kernel_types import Fields, Row
 from headrace.protocol.kernel_writer import encode
 from headrace.protocol.records import records_of
-from tests.protocol.record_strategies import batches_of_fields
+from tests.protocol.record_strategies import batches_of_fields, content, times
 
 codecs = st.sampled_from(Compression)
 LIMIT = 1 << 20
@@ -26,6 +26,11 @@ def read(data: bytearray) -> Batch:
     batch.verify()
     assert batch.size_bytes == len(data)
     return batch
+
+
+@given(st.lists(st.tuples(st.binary(max_size=300), content, st.just(()), times), min_size=1, max_size=12))
+def test_a_batch_of_rows_is_the_one_that_is_built_of_them(rows: list[Row]) -> None:
+    assert build_rows(rows) == build(rows)
 
 
 def test_the_bytes_of_a_batch() -> None:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
 from headrace.protocol import kernel, kernel_writer
-from headrace.protocol.kernel_types import Column, Encoded, Fields, Record
+from headrace.protocol.kernel_types import Column, Encoded, Fields, Record, Row
 from tests.protocol.kernel_forms import FORMS, Form, plain_form
-from tests.protocol.record_strategies import INT32_MAX, INT64_MAX, batches_of_fields
+from tests.protocol.record_strategies import INT32_MAX, INT64_MAX, batches_of_fields, content, times
 
 pytestmark = pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
 
@@ -90,6 +90,14 @@ def test_columns_are_encoded_in_batches_of_a_size(form: Form, fields: list[Field
         assert part == form.encode(fields[start : start + part.record_count])
         start += part.record_count
     assert form.encode_columns(columns.keys, columns.values, columns.timestamps, headers, start=start).record_count == 0
+
+
+@given(st.lists(st.tuples(st.binary(max_size=300), content, st.just(()), times), min_size=1, max_size=12))
+def test_rows_without_headers_are_encoded_to_the_same_bytes_behind_their_room(form: Form, rows: list[Row]) -> None:
+    encoded = form.encode(rows)
+    out, base_timestamp, max_timestamp = form.encode_rows(rows, 61)
+    assert (out[:61], out[61:]) == (bytes(61), encoded.data)
+    assert (base_timestamp, max_timestamp) == (encoded.base_timestamp, encoded.max_timestamp)
 
 
 def test_columns_may_be_absent(form: Form) -> None:

@@ -12,13 +12,13 @@ from headrace.broker.response_errors import count_errors
 from headrace.coordinator.hosted import HostedShard
 from headrace.coordinator.offsets.commit_plan import CommitPlan
 from headrace.coordinator.runtime import Runtime
-from headrace.coordinator.shard import Row
 from headrace.errors import Error
 from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection, Slot
 from headrace.protocol import messages as m
 from headrace.protocol.commit_frame import CommitFrame
 from headrace.protocol.frame import Request, write_response
+from headrace.protocol.kernel_types import Row
 from headrace.protocol.message import Message
 
 if TYPE_CHECKING:

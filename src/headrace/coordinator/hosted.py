@@ -21,7 +21,6 @@ from headrace.coordinator.shard import (
     Outcome,
     ProducerStamp,
     Reply,
-    Row,
     S,
     StateRecord,
     Timers,
@@ -33,9 +32,9 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.protocol.batch import NO_EPOCH, NO_PRODUCER
 from headrace.protocol.batch import Batch as RecordBatch
-from headrace.protocol.batch_builder import build, build_encoded
+from headrace.protocol.batch_builder import build, build_rows
 from headrace.protocol.compression import Compression
-from headrace.protocol.kernel_writer import encode
+from headrace.protocol.kernel_types import Row
 from headrace.protocol.message import Message
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait, Waits
@@ -409,7 +408,7 @@ class HostedShard(Generic[S]):
         records: list[Row],
     ) -> memoryview:
         if stamp is None and self._host.compression is Compression.NONE:  # as nearly always
-            return memoryview(build_encoded(encode(records)))
+            return build_rows(records)
         producer_id, producer_epoch = stamp or (NO_PRODUCER, NO_EPOCH)
         return memoryview(
             build(

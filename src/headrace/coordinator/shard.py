@@ -22,6 +22,7 @@ from headrace.metadata.delta import Delta
 from headrace.metadata.image import Image
 from headrace.named_tuple import NamedTuple
 from headrace.plain import field, plain
+from headrace.protocol.kernel_types import Row
 from headrace.protocol.message import Message
 
 S_contra = TypeVar("S_contra", contravariant=True)
@@ -54,8 +55,6 @@ class Reply(Protocol):
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """At least what the lengths, the deltas and the attributes of a record take."""
-Row: TypeAlias = tuple[bytes, bytes | None, tuple[()], int]
-"""A record on its way into a batch: key, value, no headers, timestamp."""
 
 
 class Again(Reply, Protocol[S_contra]):

@@ -25,14 +25,16 @@ from headrace.protocol.batch import (
 from headrace.protocol.batch_crc import crc32c
 from headrace.protocol.compression import Compression, compress
 from headrace.protocol.kernel import Records
-from headrace.protocol.kernel_types import Buffer, Encoded, Fields
-from headrace.protocol.kernel_writer import encode
+from headrace.protocol.kernel_types import Buffer, Encoded, Fields, Row
+from headrace.protocol.kernel_writer import encode, encode_rows
 
-__all__ = ["build", "build_encoded", "empty", "recompress", "rewrite"]
+__all__ = ["build", "build_encoded", "build_rows", "empty", "recompress", "rewrite"]
 
 _CRC: Final = Struct(">I")
 _CRC_AT: Final = 17
 _CRC_FROM: Final = 21
+_NOBODY: Final = (NO_PRODUCER, NO_EPOCH, NO_SEQUENCE)
+_pack_header: Final = HEADER.pack_into
 
 
 def build(
@@ -105,6 +107,17 @@ def build_encoded(
         base_sequence,
         encoded.record_count,
     )
+
+
+def build_rows(rows: list[Row]) -> memoryview:
+    """As `build` without options, of records without headers, in half of the time."""
+    out, base_timestamp, max_timestamp = encode_rows(rows, HEADER_SIZE_BYTES)
+    count = len(rows)
+    length = len(out) - LOG_OVERHEAD_BYTES
+    _pack_header(out, 0, 0, length, NO_EPOCH, MAGIC, 0, 0, count - 1, base_timestamp, max_timestamp, *_NOBODY, count)
+    view = memoryview(out)
+    _CRC.pack_into(out, _CRC_AT, crc32c(view[_CRC_FROM:]))
+    return view
 
 
 def rewrite(

@@ -10,6 +10,7 @@ from headrace.named_tuple import NamedTuple
 Buffer = bytes | bytearray | memoryview
 Headers = Sequence[tuple[str, bytes | None]]
 Fields = tuple[Buffer | None, Buffer | None, Headers, int]  # key, value, headers, timestamp
+Row = tuple[bytes, bytes | None, tuple[()], int]  # one without headers
 
 
 class Record(NamedTuple):

@@ -1,15 +1,16 @@
 from array import array
 from collections.abc import Iterable, Sequence
 
-from headrace.protocol.kernel_types import Buffer, Column, Columns, Encoded, Fields, HeaderColumns, Retained
+from headrace.protocol.kernel_types import Buffer, Column, Columns, Encoded, Fields, HeaderColumns, Retained, Row
 
-__all__ = ["COMPILED", "encode", "encode_columns", "gather", "rebase", "validity"]
+__all__ = ["COMPILED", "encode", "encode_columns", "encode_rows", "gather", "rebase", "validity"]
 
 COMPILED: bool
 
 def encode(
     records: Iterable[Fields], base_timestamp: int | None = None, offset_deltas: Sequence[int] | None = None
 ) -> Encoded: ...
+def encode_rows(rows: list[Row], room_bytes: int) -> tuple[bytearray, int, int]: ...
 def encode_columns(
     keys: Column | None,
     values: Column | None,

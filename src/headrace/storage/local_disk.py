@@ -174,7 +174,7 @@ class LocalFile(File):
             if error.errno != errno.EINVAL or len(buffers) <= _VECTOR_LENGTH_MAX:
                 raise self._error(error) from error
             written = 0  # too many buffers for one call
-        size = sum(map(len, buffers))
+        size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
         # Short when the disk is about to be full, above 2 GB, or with too many buffers: then the rest says which.
         return size if written == size else self._write_rest(position, buffers, written, size)
 

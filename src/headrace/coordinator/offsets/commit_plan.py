@@ -11,10 +11,11 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from headrace.coordinator.offsets.records import ID_TAG, WITH_ID, encode_key, put_away
-from headrace.coordinator.shard import RECORD_OVERHEAD_BYTES, Row
+from headrace.coordinator.shard import RECORD_OVERHEAD_BYTES
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
+from headrace.protocol.kernel_types import Row
 from headrace.protocol.wire import uvarint
 
 if TYPE_CHECKING:
@@ -72,10 +73,11 @@ class CommitPlan:
     ) -> m.OffsetCommitResponse:
         """What `Offsets.commit` of the request with these offsets says, while it `holds`. What that would write is put
         into `rows`, and replayed, the first record as that at `record_offset`."""
-        group, body = shard.context.groups.get(self.group_id), self.body
+        group_id, body, offsets_of = self.group_id, self.body, shard.offsets
+        group = known = shard.context.groups.get(group_id)
         try:
             if group is None:
-                group = shard.offsets.group_for_commit(body, self.version)
+                group = offsets_of.group_for_commit(body, self.version)
             group.validate_commit(
                 self._member_id, body.group_instance_id, self._generation, self.version, is_transactional=False
             )
@@ -83,13 +85,14 @@ class CommitPlan:
             return self.refused(refused.error)
         if self._member_id:
             group.committed(self._member_id, now_ms)
-        put = shard.offsets.store.put
+        put = offsets_of.store.put
         for (topic, index, key, pack, before, after), offset, epoch in zip(self.packs, offsets, epochs, strict=True):
             value = pack(WITH_ID, offset, epoch, before, now_ms, after)
             rows.append((key, value, (), now_ms))
-            put(self.group_id, topic, index, put_away(value, record_offset))
+            put(group_id, topic, index, put_away(value, record_offset))
             record_offset += 1
-        shard.offsets.know(self.group_id)
+        if known is None:
+            offsets_of.know(group_id)
         return self.response
 
     def holds(self, image: Image) -> bool:
