@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Sequence
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from typing import Any
 
 import pytest
 import uvloop
 
+from headrace.storage import file_system_syncs, local_disk, sync_thread
 from headrace.storage.disk import DiskError, SyncFailed
-from headrace.storage.flusher import Flusher
+from headrace.storage.flusher import Costs, Flusher
 from headrace.storage.kernel_syncs import DEPTH, KernelSyncs, Synced
 from headrace.storage.local_disk import LocalDisk
 from headrace.testing.workers import SteppedWorkers
@@ -108,6 +113,12 @@ class Recorded:
     def __init__(self, takes: bool = True) -> None:
         self.takes = takes
         self.begun: list[tuple[Sequence[int], Synced]] = []
+        self.begun_all: list[Synced] = []
+
+    def start_all(self, descriptor: int, synced: Synced) -> bool:
+        if self.takes:
+            self.begun_all.append(synced)
+        return self.takes
 
     def start(self, descriptors: Sequence[int], synced: Synced) -> bool:
         if self.takes:
@@ -158,20 +169,42 @@ def test_a_small_group_goes_to_the_kernel_and_the_next_one_after_it(tmp_path: Pa
     assert committing.flusher.is_idle
 
 
-def test_names_many_files_and_what_the_kernel_does_not_take_go_to_the_workers(tmp_path: Path) -> None:
+def test_names_and_what_the_kernel_does_not_take_go_to_the_workers(tmp_path: Path) -> None:
     committing = Committing(tmp_path)
     committing.flusher.sync_names("")
     committing.commit(1)
     assert len(committing.workers) == 1
     committing.workers.step()
-    committing.commit(20)
-    assert len(committing.workers) == 1
-    committing.workers.step()
     committing.syncs.takes = False
-    committing.commit(1)
-    committing.workers.step()
+    for files in (20, 1):
+        committing.commit(files)
+        assert len(committing.workers) == 1
+        committing.workers.step()
     assert committing.told == [None] * 22
     assert not committing.syncs.begun
+
+
+def test_many_files_go_to_the_thread_of_their_file_system(tmp_path: Path) -> None:
+    committing = Committing(tmp_path)
+    committing.commit(20)
+    committing.commit(1)
+    assert not len(committing.workers)
+    assert committing.told == []
+    committing.syncs.begun_all[0](0)
+    assert committing.told == [None] * 20
+    assert committing.flusher.synced_at_once == 1
+    committing.syncs.begun[0][1](0)
+    assert committing.flusher.is_idle
+
+
+def test_many_files_that_are_cheaper_one_by_one_go_to_the_workers(tmp_path: Path) -> None:
+    committing = Committing(tmp_path)
+    committing.flusher._costs = Costs(file=50e-6, at_once=1.0)
+    committing.commit(20)
+    assert not committing.syncs.begun_all
+    assert len(committing.workers) == 1
+    committing.workers.step()
+    assert committing.told == [None] * 20
 
 
 def test_hazard_8_a_sync_that_fails_in_the_kernel_takes_the_directory_offline(tmp_path: Path) -> None:
@@ -184,3 +217,117 @@ def test_hazard_8_a_sync_that_fails_in_the_kernel_takes_the_directory_offline(tm
     assert len(committing.syncs.begun) == 1, "never tried again"
     with pytest.raises(SyncFailed):
         committing.commit(1)
+
+
+def test_hazard_8_so_does_a_failed_sync_of_the_file_system(tmp_path: Path) -> None:
+    committing = Committing(tmp_path)
+    committing.commit(20)
+    committing.syncs.begun_all[0](errno.EIO)
+    assert [type(failure) for failure in committing.told] == [SyncFailed] * 20
+    assert str(tmp_path) in str(committing.told[0])
+    assert len(committing.offline) == 1
+    with pytest.raises(SyncFailed):
+        committing.commit(1)
+
+
+# --- whole file systems -----------------------------------------------------------------------------------------------
+
+
+def _plain_thread() -> Any:
+    """The thread's work as it stands, also where it is compiled."""
+    spec = spec_from_file_location("plain_sync_thread", Path(local_disk.__file__).with_name("sync_thread.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not module.COMPILED
+    return module
+
+
+FORMS = pytest.mark.parametrize("form", [sync_thread, _plain_thread()], ids=lambda form: form.__name__)
+
+
+@FORMS
+@LOOPS
+def test_a_file_system_is_synced_each_time_it_is_asked(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_system_syncs, "serve", form.serve)
+
+    async def scenario(syncs: KernelSyncs) -> None:
+        (tmp_path / "a").write_bytes(b"record")
+        folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+        told: list[int] = []
+        for number in range(1, 30):
+            assert syncs.start_all(folder, told.append)
+            assert not syncs.start_all(folder, told.append), "one at a time"
+            while len(told) < number:
+                await asyncio.sleep(0.001)
+        assert told == [0] * 29
+        os.close(folder)
+
+    run(new_loop, scenario)
+
+
+@FORMS
+def test_hazard_8_a_sync_of_a_file_system_tells_what_went_wrong(
+    form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file_system_syncs, "serve", form.serve)
+
+    async def scenario(syncs: KernelSyncs) -> None:
+        gone = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+        os.close(gone)
+        told: list[int] = []
+        assert syncs.start_all(gone + 1000, told.append)
+        while not told:
+            await asyncio.sleep(0.001)
+        assert told == [errno.EBADF]
+
+    run(asyncio.new_event_loop, scenario)
+
+
+def test_two_file_systems_are_synced_side_by_side(tmp_path: Path) -> None:
+    async def scenario(syncs: KernelSyncs) -> None:
+        folders = [os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY) for _ in range(2)]
+        told: list[int] = []
+        assert all(syncs.start_all(folder, told.append) for folder in folders)
+        while len(told) < 2:
+            await asyncio.sleep(0.001)
+        assert told == [0, 0]
+
+    run(asyncio.new_event_loop, scenario)
+
+
+def test_signals_do_not_end_the_thread(tmp_path: Path) -> None:
+    """A handler without SA_RESTART, as Python's are, interrupts the call that waits to be asked."""
+
+    async def scenario(syncs: KernelSyncs) -> None:
+        folder = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+        told: list[int] = []
+        assert syncs.start_all(folder, told.append)
+        while not told:
+            await asyncio.sleep(0.001)
+        (thread,) = (thread for thread in threading.enumerate() if thread.name == file_system_syncs.THREAD)
+        assert thread.ident is not None
+        for _ in range(20):
+            signal.pthread_kill(thread.ident, signal.SIGUSR2)
+            await asyncio.sleep(0.001)
+        assert syncs.start_all(folder, told.append)
+        while len(told) < 2:
+            await asyncio.sleep(0.001)
+        assert told == [0, 0]
+        os.close(folder)
+
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        run(asyncio.new_event_loop, scenario)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_the_stub_says_what_the_file_says() -> None:
+    from tests.protocol.test_kernel import interface
+
+    folder = Path(local_disk.__file__).parent
+    assert interface(folder / "sync_thread.pyi") == interface(folder / "sync_thread.py")

@@ -231,6 +231,10 @@ class Disk(ABC):
         False when it can't: then sync each file. It waits for whatever else the system has yet to write there.
         """
 
+    def fileno(self) -> int | None:
+        """A descriptor by which the system itself can be asked for what `sync_all` does; None where it can't."""
+        return None
+
     @abstractmethod
     def names(self, path: str = "") -> list[str]:
         """The names in a directory, sorted."""

@@ -3,10 +3,11 @@
 A wait joins the group that is being collected. When the worker is free, the group goes to it as one job; its answers
 come back to the loop in one call. What is appended meanwhile collects in the next group.
 
-A group of a few files goes to the kernel, where that can sync by itself (`storage/kernel_syncs.py`), else to a thread.
+A group of a few files goes to the kernel, where that can sync by itself (`storage/kernel_syncs.py`), else to a worker.
 A group that touched many files is synced at once (`Disk.sync_all`) when that is cheaper than one file after another, by
 what either took lately: 100 files cost 13 to 25 ms one by one and 0.6 to 1.7 ms at once, even beside a writer of other
-data for which it has to wait too (docs/decisions/0020-group-commit.md).
+data for which it has to wait too (docs/decisions/0020-group-commit.md). A thread without the interpreter does that,
+where there is one (`storage/file_system_syncs.py`).
 
 Write-behind: whoever appended a megabyte says so, and its write-back starts, so that a sync of a small file never waits
 for a large one's pages.
@@ -147,21 +148,29 @@ class Flusher:
         self._workers.run(lambda: group.commit(disk, clock, costs), self._committed)
 
     def _start_in_kernel(self, syncs: Syncs, group: Group) -> bool:
-        if group.directories or len(group.files) >= FILES_AT_ONCE_MIN:
+        if group.directories:
             return False
+        began = self._clock()
+        if len(group.files) >= FILES_AT_ONCE_MIN:
+            if not self._costs.prefer_at_once(len(group.files)):
+                return False
+            descriptor = self._disk.fileno()
+            return descriptor is not None and syncs.start_all(
+                descriptor, lambda error: self._synced(began, error, at_once=True)
+            )
         descriptors = [file.fileno() for file in group.files]
         known = [descriptor for descriptor in descriptors if descriptor is not None]
-        began = self._clock()
         return len(known) == len(descriptors) and syncs.start(known, lambda error: self._synced(began, error))
 
-    def _synced(self, began: float, error: int) -> None:
+    def _synced(self, began: float, error: int, at_once: bool = False) -> None:
         """The kernel has synced the files of the group, or not."""
         group, disk = self._running, self._disk
         assert group is not None, "what is synced was running"
         if not error:
-            self._committed(Outcome(len(group.files), False, self._clock() - began), None)
+            self._committed(Outcome(len(group.files), at_once, self._clock() - began), None)
             return
-        failure = SyncFailed(disk.full_path(next(iter(group.files)).path), os.strerror(error))
+        path = "" if at_once else next(iter(group.files)).path
+        failure = SyncFailed(disk.full_path(path), os.strerror(error))
         disk.go_offline(failure)
         self._committed(None, failure)
 

@@ -16,7 +16,10 @@ import sys
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    from headrace.storage.file_system_syncs import FileSystemSyncs
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +35,9 @@ class Syncs(Protocol):
 
     def start(self, descriptors: Sequence[int], synced: Synced) -> bool:
         """False when it can't: then nothing was begun, and `synced` is not called."""
+
+    def start_all(self, descriptor: int, synced: Synced) -> bool:
+        """The same for all that is on the file system of an open directory."""
 
 
 class _Calls(NamedTuple):
@@ -60,6 +66,7 @@ class KernelSyncs:
         "_context",
         "_controls",
         "_events",
+        "_file_systems",
         "_first",
         "_free",
         "_groups",
@@ -87,6 +94,7 @@ class KernelSyncs:
         self._events = ctypes.create_string_buffer(_EVENT.size * DEPTH)
         self._free = deque(range(DEPTH))
         self._groups: list[_Group | None] = [None] * DEPTH
+        self._file_systems: dict[int, FileSystemSyncs] = {}
         self._ready_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._loop = loop
         loop.add_reader(self._ready_fd, self._ready)
@@ -114,6 +122,14 @@ class KernelSyncs:
             group.forget()
         return begun == count
 
+    def start_all(self, descriptor: int, synced: Synced) -> bool:
+        found = self._file_systems.get(descriptor)
+        if found is None:
+            from headrace.storage.file_system_syncs import FileSystemSyncs  # for who has so many files to sync
+
+            found = self._file_systems[descriptor] = FileSystemSyncs(self._loop, descriptor)
+        return found.start(synced)
+
     def _ready(self) -> None:
         try:
             os.eventfd_read(self._ready_fd)
@@ -130,6 +146,8 @@ class KernelSyncs:
 
     def stop(self) -> None:
         """Waits for what is under way, of which nobody is told any more."""
+        for file_system in self._file_systems.values():
+            file_system.stop()
         self._loop.remove_reader(self._ready_fd)
         self._system(self._calls.destroy, self._context)
         os.close(self._ready_fd)

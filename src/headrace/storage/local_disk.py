@@ -104,6 +104,9 @@ class LocalDisk(Disk):
             self.sync_failed("", OSError(number, os.strerror(number)))
         return True
 
+    def fileno(self) -> int | None:
+        return None if _library().syncfs is None else self._descriptor
+
     def names(self, path: str = "") -> list[str]:
         return sorted(self._call(path, os.listdir))
 
@@ -376,6 +379,13 @@ def _library() -> _Library:
     # Before Linux 5.8 syncfs did not report a failed write-back, and a promise that can't fail is none (hazard 8).
     version = (int(major), int(minor))
     return _Library(sync_file_range, syncfs if version >= (5, 8) else None, cached_pages if version >= (6, 5) else None)
+
+
+def sync_file_system(descriptor: int) -> int:
+    """The number of the error, or 0. For systems with such a call (see `LocalDisk.fileno`)."""
+    syncfs = _library().syncfs
+    assert syncfs is not None
+    return syncfs(descriptor)
 
 
 def _pages(start: int, end: int) -> int:
