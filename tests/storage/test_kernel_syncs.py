@@ -287,6 +287,61 @@ def test_hazard_8_a_sync_of_a_file_system_tells_what_went_wrong(
     run(asyncio.new_event_loop, scenario)
 
 
+def test_hazard_8_a_disk_that_went_offline_while_it_was_synced_promises_nothing(tmp_path: Path) -> None:
+    for files in (20, 2):
+        committing = Committing(tmp_path)
+        committing.commit(files)
+        committing.commit(files)  # the next group
+        committing.disk.go_offline(SyncFailed(committing.disk.root, "by somebody else"))
+        under_way = committing.syncs.begun_all or [synced for _, synced in committing.syncs.begun]
+        under_way[0](0)
+        assert [type(failure) for failure in committing.told] == [SyncFailed] * 2 * files
+
+
+def test_hazard_15_without_a_descriptor_for_its_thread_the_workers_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.eventfd
+
+    async def scenario(syncs: KernelSyncs) -> None:
+        given = [real(0)]
+
+        def eventfd(*_: int) -> int:
+            if given:
+                return given.pop()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        (first,) = given
+        monkeypatch.setattr(os, "eventfd", eventfd)
+        assert not syncs.start_all(os.open(tmp_path, os.O_RDONLY), print)
+        with pytest.raises(OSError, match="Bad file"):
+            os.fstat(first)
+        monkeypatch.undo()
+        told: list[int] = []
+        assert syncs.start_all(os.open(tmp_path, os.O_RDONLY), told.append), "as soon as there are some again"
+        while not told:
+            await asyncio.sleep(0.001)
+
+    run(asyncio.new_event_loop, scenario)
+
+
+def test_nothing_is_begun_after_the_stop(tmp_path: Path) -> None:
+    async def scenario(syncs: KernelSyncs) -> None:
+        folder = os.open(tmp_path, os.O_RDONLY)
+        told: list[int] = []
+        assert syncs.start_all(folder, told.append)
+        while not told:
+            await asyncio.sleep(0.001)
+        other = KernelSyncs(asyncio.get_running_loop())
+        assert other.start_all(folder, told.append)
+        while len(told) < 2:
+            await asyncio.sleep(0.001)
+        other.stop()
+        assert not other.start_all(folder, told.append)
+
+    run(asyncio.new_event_loop, scenario)
+
+
 def test_two_file_systems_are_synced_side_by_side(tmp_path: Path) -> None:
     async def scenario(syncs: KernelSyncs) -> None:
         folders = [os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY) for _ in range(2)]

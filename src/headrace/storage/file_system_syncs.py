@@ -10,6 +10,7 @@ import os
 import threading
 from asyncio import AbstractEventLoop
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Final
 
 from headrace.storage.sync_thread import END, SYNC, serve
@@ -23,16 +24,21 @@ class FileSystemSyncs:
     __slots__ = ("_asked_fd", "_loop", "_synced", "_thread", "_told_fd")
 
     def __init__(self, loop: AbstractEventLoop, descriptor: int) -> None:
+        """Raises OSError or RuntimeError when there is no descriptor or no thread left."""
         self._loop = loop
         self._synced: Callable[[int], None] | None = None
-        self._asked_fd = os.eventfd(0, os.EFD_CLOEXEC)
-        self._told_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        with ExitStack() as opened:  # when it can't be made, nothing is left of it
+            self._asked_fd = os.eventfd(0, os.EFD_CLOEXEC)
+            opened.callback(os.close, self._asked_fd)
+            self._told_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            opened.callback(os.close, self._told_fd)
+            # A daemon, so that a sync that hangs on a broken device can't keep the process from ending by itself.
+            self._thread = threading.Thread(
+                target=serve, args=(self._asked_fd, self._told_fd, descriptor), name=THREAD, daemon=True
+            )
+            self._thread.start()
+            opened.pop_all()
         loop.add_reader(self._told_fd, self._told)
-        # A daemon, so that a sync that hangs on a broken device can't keep the process from ending.
-        self._thread = threading.Thread(
-            target=serve, args=(self._asked_fd, self._told_fd, descriptor), name=THREAD, daemon=True
-        )
-        self._thread.start()
 
     def start(self, synced: Callable[[int], None]) -> bool:
         """Calls `synced` on the loop, with 0 or the number of the error. False while another is under way."""

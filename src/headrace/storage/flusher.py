@@ -148,7 +148,7 @@ class Flusher:
         self._workers.run(lambda: group.commit(disk, clock, costs), self._committed)
 
     def _start_in_kernel(self, syncs: Syncs, group: Group) -> bool:
-        if group.directories:
+        if group.directories or self._disk.offline is not None:
             return False
         began = self._clock()
         if len(group.files) >= FILES_AT_ONCE_MIN:
@@ -166,6 +166,9 @@ class Flusher:
         """The kernel has synced the files of the group, or not."""
         group, disk = self._running, self._disk
         assert group is not None, "what is synced was running"
+        if not error and disk.offline is not None:  # since it began: nothing is promised any more
+            self._committed(None, SyncFailed(disk.offline.path, disk.offline.reason))
+            return
         if not error:
             self._committed(Outcome(len(group.files), at_once, self._clock() - began), None)
             return

@@ -70,6 +70,7 @@ class KernelSyncs:
         "_first",
         "_free",
         "_groups",
+        "_is_stopped",
         "_loop",
         "_ready_fd",
         "_submitted",
@@ -95,6 +96,7 @@ class KernelSyncs:
         self._free = deque(range(DEPTH))
         self._groups: list[_Group | None] = [None] * DEPTH
         self._file_systems: dict[int, FileSystemSyncs] = {}
+        self._is_stopped = False
         self._ready_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._loop = loop
         loop.add_reader(self._ready_fd, self._ready)
@@ -123,11 +125,17 @@ class KernelSyncs:
         return begun == count
 
     def start_all(self, descriptor: int, synced: Synced) -> bool:
+        if self._is_stopped:
+            return False
         found = self._file_systems.get(descriptor)
         if found is None:
-            from headrace.storage.file_system_syncs import FileSystemSyncs  # for who has so many files to sync
+            try:
+                from headrace.storage.file_system_syncs import FileSystemSyncs  # for who has so many files to sync
 
-            found = self._file_systems[descriptor] = FileSystemSyncs(self._loop, descriptor)
+                found = self._file_systems[descriptor] = FileSystemSyncs(self._loop, descriptor)
+            except (OSError, ImportError, RuntimeError) as error:  # no descriptor or no thread is left
+                logger.debug("no thread syncs by itself: %s", error)
+                return False
         return found.start(synced)
 
     def _ready(self) -> None:
@@ -146,6 +154,7 @@ class KernelSyncs:
 
     def stop(self) -> None:
         """Waits for what is under way, of which nobody is told any more."""
+        self._is_stopped = True
         for file_system in self._file_systems.values():
             file_system.stop()
         self._loop.remove_reader(self._ready_fd)
