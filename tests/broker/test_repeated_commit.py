@@ -144,6 +144,30 @@ def test_hazard_13_a_member_that_was_replaced_does_not_commit_as_before(taken: l
     run(check())
 
 
+def test_a_burst_of_large_ones_that_are_refused_writes_nothing(taken: list[bool]) -> None:
+    async def check() -> None:
+        name, kind = "t" * 249, m.OffsetCommitRequest
+        async with running(offsets_topic_num_partitions="1") as node, connected(node) as peer:
+            await create(peer, name, 100)
+            await ready(peer)
+            partitions = [kind.OffsetCommitRequestPartition(partition_index=index) for index in range(100)]
+            body = kind(
+                group_id="g" * 255,
+                member_id="m",
+                generation_id_or_member_epoch=5,
+                topics=[kind.OffsetCommitRequestTopic(name=name, partitions=partitions)],
+            )
+            await ask(peer, body, 8)
+            for response in await asyncio.gather(*(ask(peer, body, 8) for _ in range(40))):
+                codes = {partition.error_code for topic in response.topics for partition in topic.partitions}
+                assert codes == {Error.ILLEGAL_GENERATION}
+            assert taken == [True] * 40
+            partition = node._replicas.find(CONSUMER_OFFSETS, 0)  # type: ignore[union-attr]
+            assert partition.log_end_offset == 0
+
+    run(check())
+
+
 def test_hazard_9_what_was_known_of_a_topic_is_not_taken_for_the_next_one_of_its_name(taken: list[bool]) -> None:
     async def check() -> None:
         async with running(offsets_topic_num_partitions="1") as node, connected(node) as peer:

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headrace.coordinator import hosted
 from headrace.coordinator.runtime import ASKED_AT_ONCE
 from headrace.coordinator.shard import ProducerStamp
 from headrace.errors import Error, Refused
 from headrace.metadata.image import Image
 from headrace.protocol import messages as m
 from headrace.protocol.batch import scan
+from headrace.protocol.batch_builder import build_rows
 from headrace.protocol.control import build_marker
+from headrace.protocol.kernel_types import Row
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers
 from tests.coordinator.toy import TOPIC, Toy, Toys
@@ -205,6 +208,24 @@ def test_a_refusal_of_what_comes_again_waits_too_and_leaves_no_empty_batch() -> 
     assert batches_of(toys) == [1]
 
 
+def test_what_is_refused_takes_no_room_in_a_batch_and_begins_none() -> None:
+    toys = Toys()
+    answers = [toys.add_again("no", size=400_000) for _ in range(3)] + [toys.add_again("a")]
+    toys.host.drain()
+    assert [str(answer.message) for answer in answers] == ["no", "no", "no", "a=1"]
+    assert batches_of(toys) == [1]
+
+
+def test_a_batch_is_as_full_as_what_is_in_it_whatever_was_refused_behind_it() -> None:
+    toys = Toys()
+    toys.add_again("a", size=900_000)
+    toys.add_again("no", size=200_000)
+    toys.get("a")
+    toys.add_again("a", size=800_000)
+    toys.host.drain()
+    assert batches_of(toys) == [1, 1], "both are more than max.message.bytes"
+
+
 def test_more_than_fits_into_a_batch_becomes_several() -> None:
     toys = Toys()
     answers = [toys.add_again("a", size=400_000) for _ in range(5)]
@@ -224,6 +245,43 @@ def test_should_what_comes_again_fail_all_of_the_round_is_refused_and_the_shard_
     toys.host.loop.pass_ms(1000)
     toys.host.drain()
     assert str(toys.get("a").message) == "a=1"
+
+
+def test_an_event_of_a_shard_that_failed_before_it_does_not_come_about() -> None:
+    toys = Toys()
+    toys.ask(lambda shard, reply: shard.ring("bell", toys.host.now_ms() + 10))
+    toys.host.drain()
+    failed = toys.add_again("odd")
+    toys.host.loop.pass_ms(10)
+    assert failed.error is Error.UNKNOWN_SERVER_ERROR
+    toys.host.loop.pass_ms(1000)
+    toys.host.drain()
+    toys.add("a")
+    toys.host.drain()
+    assert toys.rung == [], "what it would have written was never written"
+    assert toys.restart().shard.counts == {"a": 1}
+
+
+def test_a_shard_that_can_not_be_written_leaves_the_others_of_the_round_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    toys = Toys(partitions=2)
+    broken, sound = (next(name for name in "abcdefgh" if toys.runtime.index_of(name) == index) for index in (0, 1))
+    faults = [ValueError("odd")]
+
+    def build(rows: list[Row]) -> memoryview:
+        if faults:
+            raise faults.pop()
+        return build_rows(rows)
+
+    monkeypatch.setattr(hosted, "build_rows", build)
+    first, second = toys.add_again(broken), toys.add_again(sound)
+    toys.host.drain()
+    assert first.error is Error.UNKNOWN_SERVER_ERROR
+    assert str(second.message) == f"{sound}=1"
+    toys.host.loop.pass_ms(1000)
+    toys.host.drain()
+    again = toys.add_again(broken)
+    toys.host.drain()
+    assert str(again.message) == f"{broken}=1", "loaded anew, from a log without it"
 
 
 def test_what_comes_again_is_refused_where_another_node_is_elected_or_the_disk_is_full() -> None:

@@ -100,6 +100,11 @@ def test_rows_without_headers_are_encoded_to_the_same_bytes_behind_their_room(fo
     assert (base_timestamp, max_timestamp) == (encoded.base_timestamp, encoded.max_timestamp)
 
 
+def test_no_rows_are_refused(form: Form) -> None:
+    with pytest.raises(ValueError, match="at least one record"):
+        form.encode_rows([], 61)
+
+
 def test_columns_may_be_absent(form: Form) -> None:
     times = array("q", [5, 6])
     assert form.encode_columns(None, None, times) == form.encode([(None, None, (), 5), (None, None, (), 6)])

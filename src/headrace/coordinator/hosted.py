@@ -260,6 +260,8 @@ class HostedShard(Generic[S]):
         """What nobody asked for. Should it fail, the state can't be relied on."""
         if self._asked_again:
             self._decide_again()
+            if self._shard is None:
+                return  # that failed, and the event is of a state that was thrown away
         try:
             outcome = event()
         except Exception as error:
@@ -279,21 +281,22 @@ class HostedShard(Generic[S]):
         replies: list[tuple[Reply, Message]] = []
         try:
             for one in asked:
+                place = rows if rows is not None and size_bytes + one.size_bytes <= limit else []
+                count = len(place)
+                replies.append((one, one.decide(shard, now_ms, place, offset)))
+                if len(place) == count:
+                    continue  # it was refused, and takes no room
+                if place is not rows:
+                    rows, size_bytes = place, 0
+                    batches.append((None, place))
                 size_bytes += one.size_bytes
-                if rows is None or size_bytes > limit:
-                    rows, size_bytes = [], one.size_bytes
-                    batches.append((None, rows))
-                count = len(rows)
-                replies.append((one, one.decide(shard, now_ms, rows, offset)))
-                offset += len(rows) - count
+                offset += len(place) - count
         except Exception as error:
             logger.exception("a request to shard %d of %s that came again failed", self.index, self._name)
+            self._fail(Error.UNKNOWN_SERVER_ERROR, error)
             for one in asked:
                 one.refuse(Error.UNKNOWN_SERVER_ERROR)
-            self._fail(Error.UNKNOWN_SERVER_ERROR, error)
             return
-        if not rows:  # the last ones were refused
-            batches.pop()
         self._batch_bytes, self._next_offset = size_bytes, offset
         self._wait_to_tell(Outcome([], replies))
 
@@ -393,6 +396,10 @@ class HostedShard(Generic[S]):
                 first_offset = appended.last_offset + 1
         except Refused as refused:
             self._fail(coordinator_error(refused.error), refused)
+            return
+        except Exception as error:  # other shards write after this one
+            logger.exception("shard %d of %s can't be written", self.index, self._name)
+            self._fail(Error.UNKNOWN_SERVER_ERROR, error)
             return
         self._wait_for(partition, first_offset)
 

@@ -99,6 +99,8 @@ def encode_rows(rows: list[Row], room_bytes: int) -> tuple[bytearray, int, int]:
     total: cython.longlong = room_bytes
     size: cython.longlong
     sizes: list[int] = []
+    if not count:
+        raise ValueError("a batch needs at least one record")
     base_timestamp = greatest = rows[0][3]
     for i in range(count):
         key, value, _, timestamp = rows[i]
