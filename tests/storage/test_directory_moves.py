@@ -121,6 +121,25 @@ def test_a_crash_at_any_call_of_a_move_leaves_the_partition_once_and_whole(which
     assert calls > 20
 
 
+@pytest.mark.parametrize("power_lost", [False, True])
+def test_of_two_copies_what_was_deleted_from_one_stays_so_after_the_next_crash(power_lost: bool) -> None:
+    node = Node(two_disks())
+    with_history(node)
+    log, _ = moved(node)  # and the old copy is still there
+    log.set_high_watermark(35)
+    log.delete_before(30)
+    for directory in node.directories.all:
+        directory.write_starts()
+    node = node.restart()
+    found = node.directories.log("t", 0)
+    assert found is not None
+    assert found.place.disk.root == "/disk0", "of two that are as long, the first"
+    assert found.log_start_offset == 30
+    found = node.restart(power_lost=power_lost).directories.log("t", 0)
+    assert found is not None
+    assert found.log_start_offset == 30
+
+
 def test_hazard_9_two_partitions_of_one_name_and_different_topics_are_no_copies() -> None:
     nodes = [Node([FaultyDisk(root=f"/disk{number}")]) for number in range(2)]
     for number, node in enumerate(nodes):

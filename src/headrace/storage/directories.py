@@ -158,11 +158,9 @@ class Directories:
             directory.take_offline(log, error)
             del self._where[key]
         elif other.logs[key].log_end_offset >= log.log_end_offset:
-            _start_with(other.logs[key], log)
-            directory.delete(log)
+            _keep(key, other, directory)
         else:
-            _start_with(log, other.logs[key])
-            other.delete(other.logs[key])
+            _keep(key, directory, other)
             self._where[key] = directory
 
     # --------------------------------------------------------------------------------------------------- what is there
@@ -388,8 +386,11 @@ class Directories:
             directory.close(broker_epoch)
 
 
-def _start_with(kept: Log, other: Log) -> None:
-    """Of two copies: what was deleted from one of them does not come back with the other."""
+def _keep(key: TopicPartition, directory: LogDirectory, other_directory: LogDirectory) -> None:
+    """Of two copies: what was deleted from one of them does not come back with the other, nor with the next crash."""
+    kept, other = directory.logs[key], other_directory.logs[key]
     kept.set_high_watermark(max(kept.high_watermark, other.high_watermark))
     if kept.log_start_offset < other.log_start_offset <= kept.high_watermark:
         kept.delete_before(other.log_start_offset)
+        directory.write_starts()
+    other_directory.delete(other)

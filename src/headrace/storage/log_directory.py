@@ -527,6 +527,10 @@ class LogDirectory:
 
         self._workers.run(job, written)
 
+    def write_starts(self) -> None:
+        """Makes durable where the logs start. Blocks."""
+        write_offsets(self.disk, LOG_STARTS, self._checkpoints()[LOG_STARTS])
+
     def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
         logs = self.logs
         found = {
