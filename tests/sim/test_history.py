@@ -208,6 +208,15 @@ def test_after_a_loss_of_power_an_offset_may_hold_another_value_for_good() -> No
     assert Kind.DIVERGENT in kinds(writes, [before, after, back], crashes=(5,)), "a value that comes back"
 
 
+def test_a_retry_may_come_to_its_old_offset_again_after_another_loss_of_power() -> None:
+    writes = [write("a", 1, at_most_once=False), write("b", 6, 0, producer="q")]
+    polls = [poll(4, (0, "a")), poll(7, (0, "b"), session=1), poll(9, (0, "a"), session=2)]
+    assert kinds(writes, polls, crashes=(5, 8)) == []
+    assert kinds(writes, polls, crashes=(5,)) == [Kind.DIVERGENT], "nothing took the second"
+    writes[0].at_most_once = True
+    assert Kind.DIVERGENT in kinds(writes, polls, crashes=(5, 8)), "it is sent once, and so it is not there again"
+
+
 def test_after_a_loss_of_power_a_retry_may_stand_elsewhere() -> None:
     writes = [write("a", 1)]
     assert kinds(writes, [poll(4, (5, "a")), poll(7, (2, "a"), session=1)], crashes=(5,)) == []

@@ -206,9 +206,19 @@ class _Partition:
             for sight in seen:
                 by_value.setdefault(sight.value, []).append(sight)
             for one, two in itertools.combinations(by_value.values(), 2):
-                if not (self._may_replace(one, two) or self._may_replace(two, one)):
+                if not all(
+                    self._may_replace(before, after) or self._may_replace(after, before)
+                    for before in self._lives(one)
+                    for after in self._lives(two)
+                ):
                     values = " and ".join(f"{_short(ones[0].value)} ({ones[0].by})" for ones in (one, two))
                     yield self._anomaly(Kind.DIVERGENT, f"offset {offset} holds {values}")
+
+    def _lives(self, seen: list[_Seen]) -> list[list[_Seen]]:
+        """What was seen of a value at an offset, by when it came there: one that is sent until it is acknowledged may
+        come there again after a loss of power, and another one may have been there in between."""
+        write = self._writes.get(seen[0].value)
+        return [seen] if write is None or write.at_most_once else [[sight] for sight in seen]
 
     def _may_replace(self, before: list[_Seen], after: list[_Seen]) -> bool:
         """Whether a loss of power can have taken what was there before, so that all that came after may be there."""
