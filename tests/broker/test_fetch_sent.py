@@ -139,6 +139,35 @@ def test_small_replies_are_sent_from_buffers(tmp_path: Path, sends: list[Slot]) 
     run(scenario())
 
 
+def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path: Path, sends: list[Slot]) -> None:
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (node, peer):
+            assert node._replicas is not None
+            fetched = node._replicas.find("t", 0).log.read(0, 50 << 20, BATCHES)
+            files = [piece.file for piece in fetched.pieces]
+            fetched.release()
+            if files[0].is_cached(0, 1_000_000) is not True:
+                pytest.skip("this system does not tell what is in memory")
+            for offset in (0, 9, 0):
+                [part] = await fetch(peer, {0: offset}, 1_000_000)
+                assert offsets_in(part) == list(range(offset, offset + 9))
+            assert not sends
+            for file in files:
+                file.datasync()
+                file.forget_cached()
+            if files[0].is_cached(0, 1_000_000):
+                pytest.skip("this system keeps it in memory")
+            for number, offset in enumerate((0, 5), 1):  # the second one is in memory since the first one asked for it
+                [part] = await fetch(peer, {0: offset}, 500_000)
+                assert offsets_in(part) == list(range(offset, offset + 4))
+                assert len(sends) == number
+            [part] = await fetch(peer, {0: 0}, 500_000)  # who comes later finds it there
+            assert offsets_in(part) == list(range(4))
+            assert len(sends) == 2
+
+    run(scenario())
+
+
 def test_files_are_held_until_they_were_sent_and_then_let_go(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (node, peer):

@@ -327,11 +327,11 @@ def test_a_read_that_must_not_wait_leaves_the_device_alone(tmp_path: Path) -> No
     assert file.read_cached(0, buffer) == len(buffer)
     assert file.read_cached(len(content) - 20_000, bytearray(40_000)) == 20_000, "up to the end of the file"
     file.forget_cached()
-    if file._is_cached(4 << 20, 1 << 20):
+    if file.is_cached(4 << 20, 1 << 20) is not False:
         pytest.skip("this system keeps it in memory, or does not tell")
     for position in range(4 << 20, 8 << 20, 1 << 20):
         assert file.read_cached(position, buffer) is None
-    assert not file._is_cached(4 << 20, 4 << 20), "nobody has begun to read it"
+    assert file.is_cached(4 << 20, 4 << 20) is False, "nobody has begun to read it"
     assert file.read_cold(0, buffer) == len(buffer)
     assert buffer == content[: 1 << 20]
     file.close()

@@ -255,6 +255,16 @@ def point_out(gathered: list[Gathered]) -> bool:
     return True
 
 
+def is_at_hand(gathered: list[Gathered]) -> bool:
+    """All that it gets is in memory, and nobody reads it from a cold disk for the first time."""
+    return all(
+        piece.file.is_at_hand(piece.position, piece.size_bytes)
+        for part in gathered
+        if part.fetched is not None
+        for piece in part.fetched.pieces
+    )
+
+
 def _stretches(pieces: list[Piece]) -> Stretches | None:
     found: list[Stretch] = []
     for piece in pieces:

@@ -126,6 +126,15 @@ class File(ABC):
     def fileno(self) -> int | None:
         """The descriptor, for zero-copy sends by those who hold the file; None where there is none."""
 
+    def is_cached(self, position: int, size: int) -> bool | None:
+        """Whether a range of the file is in memory, or on its way there; None where the system can't tell."""
+        return None
+
+    def is_at_hand(self, position: int, size: int) -> bool:
+        """It is in memory, and not because whoever reads on from a cold disk has asked for it."""
+        is_replayed = self.asked_for - AHEAD_BYTES <= position + size <= self.asked_for
+        return not is_replayed and self.is_cached(position, size) is True
+
     def ahead_of(self, position: int, size: int) -> tuple[int, int]:
         """What is to be brought into memory for whoever reads these bytes, and reads on: its position and size."""
         end = position + size + AHEAD_BYTES

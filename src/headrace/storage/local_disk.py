@@ -226,7 +226,7 @@ class LocalFile(File):
         if sys.platform != "linux":
             return self.read_into(position, buffer)
         # A read that must not wait starts the read-ahead, and may wait with that for room in the device's queue.
-        if len(buffer) >= _ASKED_BYTES_MIN and not self._is_cached(position, len(buffer)):
+        if len(buffer) >= _ASKED_BYTES_MIN and self.is_cached(position, len(buffer)) is False:
             return None
         try:
             return os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
@@ -248,15 +248,16 @@ class LocalFile(File):
         os.posix_fadvise(self._descriptor, position + found, AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         return found
 
-    def _is_cached(self, position: int, size: int) -> bool:
-        """Whether a range of the file is in memory, or on its way there; True where the system can't tell."""
+    def is_cached(self, position: int, size: int) -> bool | None:
         cached_pages = _library().cached_pages
         if cached_pages is None:
-            return True
+            return None
         found = cached_pages(self._descriptor, position, size)
-        if found is None or found >= _pages(position, position + size):
-            return True
-        return found >= _pages(position, min(position + size, self.size()))
+        if found is None:
+            return None
+        return found >= _pages(position, position + size) or found >= _pages(
+            position, min(position + size, self.size())
+        )
 
     def size(self) -> int:
         try:
