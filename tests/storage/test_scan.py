@@ -126,6 +126,45 @@ def test_the_last_page_of_a_file_may_be_lost_too_though_it_is_not_full() -> None
     assert damage.is_lost_write
 
 
+@pytest.mark.parametrize("count", range(1, 21))
+def test_a_page_that_had_only_the_first_bytes_of_a_batch_may_be_lost_too(count: int) -> None:
+    """What was in the page before them had been written already. Some of these bytes the CRC does not cover."""
+    start = 0x0102030405060708
+    first = of_size(PAGE_BYTES - count, start)
+    content = run(first, *batches(3, 500, start=start + 1))
+    content[PAGE_BYTES - count : PAGE_BYTES] = bytes(count)
+    offsets, scan = walk(content, base_offset=start)
+    assert offsets == [start]
+    damage = scan.damage()
+    assert damage is not None
+    assert damage.position == PAGE_BYTES - count
+    assert damage.is_followed
+    assert damage.is_lost_write
+
+
+@pytest.mark.parametrize("count", range(1, 8))
+def test_a_page_that_was_lost_may_end_in_the_first_bytes_of_a_sound_batch(count: int) -> None:
+    """Which are zeros in any case, up to the lowest byte of its offset."""
+    [first] = batches(1)
+    content = run(first, of_size(2 * PAGE_BYTES - count - len(first), 1), *batches(2, 500, start=2))
+    content[PAGE_BYTES : 2 * PAGE_BYTES] = bytes(PAGE_BYTES)
+    offsets, scan = walk(content)
+    assert offsets == [0]
+    damage = scan.damage()
+    assert damage is not None
+    assert damage.is_followed
+    assert damage.is_lost_write
+
+
+def of_size(size_bytes: int, offset: int) -> bytearray:
+    """A batch of one record, of this size."""
+    for value_bytes in range(size_bytes - 100, size_bytes):
+        found = batches(1, value_bytes, start=offset)[0]
+        if len(found) == size_bytes:
+            return found
+    raise AssertionError("sizes jump where a varint grows")
+
+
 def test_offsets_that_go_back_are_no_sound_batches() -> None:
     offsets, scan = walk(run(*batches(3, start=10), *batches(1, start=5)), base_offset=10)
     assert offsets == [10, 11, 12]

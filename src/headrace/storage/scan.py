@@ -165,10 +165,11 @@ class SegmentScan:
         """What lies behind the last sound batch; None when that is nothing, or only the zeros of a preallocation."""
         if self.problem is None:
             return None
+        rest = _Rest(self._file, self.position, self.size_bytes)
+        has_lost_start = rest.has_lost_start(self.next_offset)
         if self._is_misplaced:
             # A sound batch in the wrong place: the base offset, here or before, is not under the CRC.
-            return Damage(self.position, self.size_bytes, self.problem, is_followed=True, is_lost_write=False)
-        rest = _Rest(self._file, self.position, self.size_bytes)
+            return Damage(self.position, self.size_bytes, self.problem, is_followed=True, is_lost_write=has_lost_start)
         if not rest.has_content():
             return None
         found = rest.next_batch(self.next_offset, self.base_offset + RELATIVE_OFFSET_MAX)
@@ -178,7 +179,7 @@ class SegmentScan:
             self.size_bytes if found is None else found,
             self.problem,
             found is not None,
-            is_lost_write or rest.has_lost_page(self.size_bytes if found is None else found),
+            is_lost_write or has_lost_start or rest.has_lost_page(self.size_bytes if found is None else found),
         )
 
 
@@ -229,14 +230,28 @@ class _Rest:
         crc = int.from_bytes(head[_CRC_AT:_CRC_FROM], "big")
         return crc32c(self.file.read(self.start + _CRC_FROM, self.end - self.start - _CRC_FROM)) != crc
 
+    def has_lost_start(self, next_offset: int) -> bool:
+        """Only a few bytes are in the page where the batch begins, and they are zeros where its offset can't be.
+
+        The page had been written before with what comes before them, and the rest of the batch is in another one.
+        """
+        count = PAGE_BYTES - self.start % PAGE_BYTES
+        return (
+            count < ZEROS_MIN
+            and any(next_offset.to_bytes(8)[:count])
+            and not any(self.file.read(self.start, min(count, self.end - self.start)))
+        )
+
     def has_lost_page(self, end: int) -> bool:
         """Some page up to `end` is zeros from some byte on to its end, or all of these bytes are zeros."""
         is_empty = True
+        # Where the file ends, its last page does; and a batch that follows may begin with zeros in a page that is lost.
+        is_page_end = end == self.end or not any(self.file.read(end, -end % PAGE_BYTES))
         for position, chunk in self._chunks(end):
             is_empty = is_empty and is_zeros(chunk)
             page_ends = [*range(PAGE_BYTES - position % PAGE_BYTES, len(chunk) + 1, PAGE_BYTES)]
-            if position + len(chunk) == self.end:
-                page_ends.append(len(chunk))  # where the file ends, the last page does
+            if is_page_end and position + len(chunk) == end:
+                page_ends.append(len(chunk))
             for page_end in page_ends:
                 page = chunk[max(0, page_end - PAGE_BYTES) : page_end]
                 if len(page) - len(page.rstrip(b"\0")) >= min(ZEROS_MIN, len(page)):
