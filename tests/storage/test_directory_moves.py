@@ -140,6 +140,21 @@ def test_of_two_copies_what_was_deleted_from_one_stays_so_after_the_next_crash(p
     assert found.log_start_offset == 30
 
 
+def test_what_was_deleted_stays_so_when_a_loss_of_power_brings_its_segments_back() -> None:
+    node = Node([FaultyDisk()])
+    log = with_history(node)
+    flush(node, log)
+    start = next(segment.base_offset for segment in log.segments if segment.base_offset > log.log_start_offset)
+    log.delete_before(start)
+    log.retain(node.now_ms)
+    assert log.segments[0].base_offset == log.log_start_offset == start, "no segment holds what was deleted"
+    node.directories.all[0].write_starts()
+    found = node.restart(power_lost=True).directories.log("t", 0)
+    assert found is not None
+    assert found.segments[0].base_offset < start, "that their files were renamed was lost"
+    assert found.log_start_offset == start
+
+
 def test_hazard_9_two_partitions_of_one_name_and_different_topics_are_no_copies() -> None:
     nodes = [Node([FaultyDisk(root=f"/disk{number}")]) for number in range(2)]
     for number, node in enumerate(nodes):

@@ -535,11 +535,8 @@ class LogDirectory:
         logs = self.logs
         found = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
-            LOG_STARTS: {
-                key: log.log_start_offset
-                for key, log in logs.items()
-                if log.log_start_offset > log.segments[0].base_offset
-            },
+            # Also where the first segment says the same: those before it may be back after a loss of power.
+            LOG_STARTS: {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset},
             HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
             CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},
         }
