@@ -159,7 +159,8 @@ class LogConfig(Group, scope=Scope.TOPIC):
         default=1,
         least=1,
         synonyms=("min.insync.replicas",),
-        doc="With acks=all, a write needs this many in-sync replicas; with fewer it is refused.",
+        doc="With acks=all, a write needs this many in-sync replicas; with fewer it is refused. More than a partition "
+        "has replicas means all of them: on one node it refuses nothing.",
     )
     preallocate: bool = boolean(
         default=False,
