@@ -275,6 +275,28 @@ def test_what_was_deleted_stays_so_over_a_loss_of_power_once_that_is_told() -> N
     assert values_in(log) == values[23:]
 
 
+@pytest.mark.parametrize("is_on_its_way", [False, True])
+@pytest.mark.parametrize("power_lost", [False, True])
+def test_hazard_9_a_topic_made_anew_does_not_start_where_the_old_one_did(power_lost: bool, is_on_its_way: bool) -> None:
+    node = Node([FaultyDisk()])
+    old = node.directories.create("t", 0, TOPIC_ID)
+    fill(old, 30)
+    flush(node, old)
+    old.set_high_watermark(30)
+    old.delete_before(20)
+    node.directories.checkpoint()
+    if not is_on_its_way:
+        node.drain()
+    node.directories.delete("t", 0)
+    log = node.directories.create("t", 0, bytes(16))
+    values = fill(log, 10)
+    flush(node, log)  # with the checkpoint, if that is on its way
+    found = node.restart(power_lost=power_lost).directories.log("t", 0)
+    assert found is not None
+    assert found.log_start_offset == 0
+    assert values_in(found) == values
+
+
 def test_a_start_that_can_not_be_made_durable_is_told() -> None:
     node = Node()
     log = node.directories.create("t", 0, TOPIC_ID)
