@@ -14,6 +14,7 @@ import pytest
 
 from headrace.broker import loggers
 from headrace.broker.fetch import Fetching
+from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.local import local_ports
 from headrace.broker.node import Node
 from headrace.config import NodeConfig
@@ -164,6 +165,34 @@ def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path:
             [part] = await fetch(peer, {0: 0}, 500_000)  # who comes later finds it there
             assert offsets_in(part) == list(range(4))
             assert len(sends) == 2
+
+    run(scenario())
+
+
+def test_hazard_15_memory_that_others_do_not_let_go_of_is_not_asked_for_by_who_can_do_without(
+    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memories: list[ReplyMemory] = []
+    buffer = ReplyMemory.buffer
+
+    def seen(memory: ReplyMemory, size_bytes: int) -> bytearray | memoryview:
+        memories.append(memory)
+        return buffer(memory, size_bytes)
+
+    monkeypatch.setattr(ReplyMemory, "buffer", seen)
+
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            await fetch(peer, {0: 0}, 1_000_000)
+            if sends:
+                pytest.skip("this system does not tell what is in memory")
+            unread = memories[0].buffer(memories[0].size_bytes // 4)
+            [part] = await fetch(peer, {0: 0}, 1_000_000)
+            assert offsets_in(part) == list(range(9))
+            assert len(sends) == 1
+            del unread
+            await fetch(peer, {0: 20}, 1_000_000)
+            assert len(sends) == 1
 
     run(scenario())
 

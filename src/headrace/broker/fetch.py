@@ -194,7 +194,8 @@ class Fetching:
         fetched = [part.fetched for part in gathered if part.fetched is not None]
         if size_bytes < len(fetched) * SENT_PART_BYTES_MIN or not connection.can_send(self._slot):
             return False
-        if (size_bytes <= LOOP_BYTES_MAX and is_at_hand(gathered)) or not point_out(gathered):
+        is_for_loop = size_bytes <= LOOP_BYTES_MAX and self._fetch.memory.is_roomy and is_at_hand(gathered)
+        if is_for_loop or not point_out(gathered):
             return False
         sent = Sent(fetched)
         try:
