@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.storage.checkpoint import read_offsets
 from headrace.storage.disk import DiskError, DiskInUse, SyncFailed
 from headrace.storage.identity import MetaProperties, WrongDirectory
+from headrace.storage.last_stop import CHECKPOINTS
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.progress import Progress
 from headrace.testing.disk import FaultyDisk
@@ -291,6 +293,8 @@ def test_hazard_9_a_topic_made_anew_does_not_start_where_the_old_one_did(power_l
     log = node.directories.create("t", 0, bytes(16))
     values = fill(log, 10)
     flush(node, log)  # with the checkpoint, if that is on its way
+    said = {name: read_offsets(node.disks[0], name).get(("t", 0), 0) for name in CHECKPOINTS}
+    assert not any(said.values()), "nor was as much of it durable"
     found = node.restart(power_lost=power_lost).directories.log("t", 0)
     assert found is not None
     assert found.log_start_offset == 0

@@ -8,7 +8,6 @@ the whole directory goes offline, and the directories beside it do not (hazard 8
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
@@ -25,6 +24,7 @@ from headrace.storage.checkpoint import (
     TopicPartition,
     write_offsets,
 )
+from headrace.storage.checkpoint_files import CheckpointFiles
 from headrace.storage.clean_shutdown import write_clean_shutdown
 from headrace.storage.closed_logs import ClosedLog, write_closed_logs
 from headrace.storage.disk import Disk, DiskError, DiskFull, Lock, SyncFailed
@@ -81,7 +81,7 @@ class Shared:
 
 class LogDirectory:
     __slots__ = (
-        "_durable_starts",
+        "_files",
         "_flusher",
         "_is_writing",
         "_lock",
@@ -92,8 +92,6 @@ class LogDirectory:
         "_reopening",
         "_resting",
         "_shared",
-        "_starts",
-        "_starts_lock",
         "_waiting",
         "_workers",
         "clean_broker_epoch",
@@ -121,11 +119,7 @@ class LogDirectory:
         self._is_writing = False
         self._waiting: list[Callable[[BaseException | None], None]] = []
         """Who wants to hear of the next checkpoint."""
-        self._starts_lock = threading.Lock()
-        self._starts: dict[TopicPartition, int] = {}
-        """Where logs start, by the checkpoint that is on its way to the disk, or the last that was."""
-        self._durable_starts = self._starts
-        """By the one that is there."""
+        self._files = CheckpointFiles(disk, {})
         self.logs: dict[TopicPartition, Log] = {}
         self._resting: list[Callable[[], None]] = []
         """Who wants to hear that no worker has anything of this directory in hand."""
@@ -197,7 +191,7 @@ class LogDirectory:
         disk, now_ms = self.disk, self._ports.now_ms()
         folders = list(self._folders())
         stop = LastStop(disk, has_partitions=bool(folders))
-        self._starts = self._durable_starts = stop.offsets[LOG_STARTS]
+        self._files = CheckpointFiles(disk, stop.offsets)
         if progress is not None:
             progress.found(len(folders))
         has_less = False
@@ -288,7 +282,7 @@ class LogDirectory:
         folder = folder or names.folder_name(topic, partition)
         if not is_future:
             self.make_way(topic, partition, topic_id)
-        self._forget_start(key)
+        self._files.forget(key, lambda known: known in self.logs or known in self.offline_logs)
         self.disk.make_directory(folder)
         try:
             put_topic_id(self.disk, folder, topic_id)
@@ -510,16 +504,7 @@ class LogDirectory:
         self._is_writing = True
         waiting, self._waiting = self._waiting, []
         logs = [(log, *log.offer_recovery_point()) for log in self.logs.values()]
-        contents = self._checkpoints()
-        self._starts = contents[LOG_STARTS]
-        disk = self.disk
-
-        def job() -> None:
-            for name, offsets in contents.items():
-                if name == LOG_STARTS:
-                    self._write_starts(offsets)
-                else:
-                    write_offsets(disk, name, offsets)
+        job = self._files.writer(self._checkpoints())
 
         def written(result: None, error: BaseException | None) -> None:
             self._is_writing = False
@@ -544,25 +529,7 @@ class LogDirectory:
 
     def write_starts(self) -> None:
         """Makes durable where the logs start. Blocks."""
-        self._starts = self._checkpoints()[LOG_STARTS]
-        self._write_starts(self._starts)
-
-    def _write_starts(self, starts: dict[TopicPartition, int]) -> None:
-        with self._starts_lock:
-            write_offsets(self.disk, LOG_STARTS, starts)
-            self._durable_starts = starts
-
-    def _forget_start(self, key: TopicPartition) -> None:
-        """Before a log is made: after a crash it would start where one of its name did, which was deleted. May block.
-
-        What is on its way to the disk forgets it, too, and all others that are gone: many may be made anew together.
-        """
-        if key in self._starts or key in self._durable_starts:
-            starts = self._checkpoints()[LOG_STARTS]
-            with self._starts_lock:
-                self._starts.clear()
-                self._starts |= starts
-            self._write_starts(self._starts)
+        self._files.writer(self._checkpoints(), [LOG_STARTS])()
 
     def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
         logs = self.logs

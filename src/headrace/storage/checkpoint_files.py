@@ -1,0 +1,66 @@
+"""The checkpoints of a log directory, and what is known of them: what they say, and what is on its way to them.
+
+They tell logs from each other by name alone. So before a log is made, they forget the one of its name that was deleted:
+after a crash the new one would start where that did, hiding what it has, and count as durable as far as that was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias
+
+from headrace.storage.checkpoint import TopicPartition, write_offsets
+from headrace.storage.disk import Disk
+from headrace.storage.last_stop import CHECKPOINTS
+
+Contents: TypeAlias = dict[str, dict[TopicPartition, int]]
+"""Of each checkpoint, by its name."""
+
+
+class CheckpointFiles:
+    """Written by one worker at a time, while the loop may forget."""
+
+    __slots__ = ("_coming", "_disk", "_lock", "_there")
+
+    def __init__(self, disk: Disk, found: Mapping[str, Mapping[TopicPartition, int]]) -> None:
+        """`found` is what they say now."""
+        self._disk = disk
+        self._lock = threading.Lock()
+        self._there: Contents = {name: dict(found.get(name, {})) for name in CHECKPOINTS}
+        self._coming: Contents = self._there
+
+    def writer(self, contents: Contents, names: Iterable[str] = CHECKPOINTS) -> Callable[[], None]:
+        """A job that writes these, unless they are forgotten before."""
+        self._coming = {name: contents[name] for name in names}
+        coming = self._coming
+
+        def job() -> None:
+            for name, offsets in coming.items():
+                with self._lock:
+                    write_offsets(self._disk, name, offsets)
+                    self._there[name] = offsets
+
+        return job
+
+    def forget(self, key: TopicPartition, is_there: Callable[[TopicPartition], bool]) -> None:
+        """If they know the partition: forgets it, and all others that are not there, durably. Blocks then.
+
+        All of them, as many may be made anew one after another.
+        """
+        kept = [*self._there.values(), *self._coming.values()]
+        if not any(offsets.get(key) for offsets in kept):
+            return
+        for name in CHECKPOINTS:
+            with self._lock:
+                is_said = _drop(self._there[name], is_there)
+                _drop(self._coming.get(name, {}), is_there)
+                if is_said:
+                    write_offsets(self._disk, name, self._there[name])
+
+
+def _drop(offsets: dict[TopicPartition, int], is_there: Callable[[TopicPartition], bool]) -> bool:
+    gone = [key for key in offsets if not is_there(key)]
+    for key in gone:
+        del offsets[key]
+    return bool(gone)
