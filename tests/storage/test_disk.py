@@ -317,6 +317,25 @@ def test_a_name_that_leads_nowhere_is_not_scanned(tmp_path: Path) -> None:
     assert {name: stat.size for name, stat in disk.scan().items()} == {"there": 3}
 
 
+def test_a_cold_spot_makes_no_replay_of_what_is_in_memory_behind_it(tmp_path: Path) -> None:
+    disk = LocalDisk(str(tmp_path))
+    file = disk.open("spotted", create=True)
+    file.write(0, [bytes(32 << 20)])
+    file.datasync()
+    os.posix_fadvise(file.fileno(), 0, 8 << 20, os.POSIX_FADV_DONTNEED)
+    if [file.is_cached(position << 20, 1 << 20) for position in range(32)] != [False] * 8 + [True] * 24:
+        pytest.skip("this system keeps it in memory, or does not tell")
+    ways = []
+    for position in range(32):
+        ways.append(file.is_at_hand(position << 20, 1 << 20))
+        if not ways[-1]:
+            file.read(*file.ahead_of(position << 20, 1 << 20))
+    assert not ways[0]
+    assert all(ways[8:])
+    file.close()
+    disk.close()
+
+
 def test_a_read_that_must_not_wait_leaves_the_device_alone(tmp_path: Path) -> None:
     disk = LocalDisk(str(tmp_path))
     file = disk.open("cold", create=True)

@@ -132,13 +132,18 @@ class File(ABC):
 
     def is_at_hand(self, position: int, size: int) -> bool:
         """It is in memory, and not because whoever reads on from a cold disk has asked for it."""
-        is_replayed = self.asked_for - AHEAD_BYTES <= position + size <= self.asked_for
+        is_replayed = self.asked_for - AHEAD_BYTES < position + size <= self.asked_for
         return not is_replayed and self.is_cached(position, size) is True
 
     def ahead_of(self, position: int, size: int) -> tuple[int, int]:
-        """What is to be brought into memory for whoever reads these bytes, and reads on: its position and size."""
+        """What is to be brought into memory for whoever reads these bytes, and reads on: its position and size.
+
+        Nothing where it is there already: then this was a cold spot, and no replay from a cold disk.
+        """
         end = position + size + AHEAD_BYTES
         start = max(position, self.asked_for) if position <= self.asked_for <= end else position
+        if self.is_cached(start, end - start):
+            return 0, 0
         self.asked_for = end
         return start, end - start
 
