@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.errors import Refused
 from headrace.storage.checkpoint import read_offsets
 from headrace.storage.disk import DiskError, DiskInUse, SyncFailed
 from headrace.storage.identity import MetaProperties, WrongDirectory
@@ -299,6 +300,25 @@ def test_hazard_9_a_topic_made_anew_does_not_start_where_the_old_one_did(power_l
     assert found is not None
     assert found.log_start_offset == 0
     assert values_in(found) == values
+
+
+def test_a_deleted_log_is_forgotten_at_the_next_try_when_there_was_no_room() -> None:
+    disk = FaultyDisk()
+    node = Node([disk])
+    old = node.directories.create("t", 0, TOPIC_ID)
+    fill(old, 30)
+    flush(node, old)
+    old.set_high_watermark(30)
+    old.delete_before(20)
+    node.directories.checkpoint()
+    node.drain()
+    node.directories.delete("t", 0)
+    disk.faults.capacity_bytes = 0
+    with pytest.raises(Refused):
+        node.directories.create("t", 0, bytes(16))
+    disk.faults.capacity_bytes = None
+    node.directories.create("t", 0, bytes(16))
+    assert [name for name in CHECKPOINTS if ("t", 0) in read_offsets(disk, name)] == []
 
 
 def test_a_start_that_can_not_be_made_durable_is_told() -> None:

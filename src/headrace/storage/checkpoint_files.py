@@ -28,18 +28,17 @@ class CheckpointFiles:
         self._disk = disk
         self._lock = threading.Lock()
         self._there: Contents = {name: dict(found.get(name, {})) for name in CHECKPOINTS}
-        self._coming: Contents = self._there
+        self._coming: Contents = {}
 
     def writer(self, contents: Contents, names: Iterable[str] = CHECKPOINTS) -> Callable[[], None]:
         """A job that writes these, unless they are forgotten before."""
-        self._coming = {name: contents[name] for name in names}
-        coming = self._coming
+        coming = self._coming = {name: contents[name] for name in names}
 
         def job() -> None:
-            for name, offsets in coming.items():
+            for name in coming:
                 with self._lock:
-                    write_offsets(self._disk, name, offsets)
-                    self._there[name] = offsets
+                    write_offsets(self._disk, name, coming[name])
+                    self._there[name] = coming[name]
 
         return job
 
@@ -53,14 +52,14 @@ class CheckpointFiles:
             return
         for name in CHECKPOINTS:
             with self._lock:
-                is_said = _drop(self._there[name], is_there)
-                _drop(self._coming.get(name, {}), is_there)
-                if is_said:
-                    write_offsets(self._disk, name, self._there[name])
+                said = self._there[name]
+                if name in self._coming:
+                    self._coming[name] = _of(self._coming[name], is_there)
+                left = _of(said, is_there)
+                if len(left) < len(said):
+                    write_offsets(self._disk, name, left)
+                    self._there[name] = left  # not before: it is tried again when there was no room
 
 
-def _drop(offsets: dict[TopicPartition, int], is_there: Callable[[TopicPartition], bool]) -> bool:
-    gone = [key for key in offsets if not is_there(key)]
-    for key in gone:
-        del offsets[key]
-    return bool(gone)
+def _of(offsets: dict[TopicPartition, int], is_there: Callable[[TopicPartition], bool]) -> dict[TopicPartition, int]:
+    return {key: offset for key, offset in offsets.items() if is_there(key)}
