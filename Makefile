@@ -2,7 +2,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-COMPILED := $(shell grep -rl --include=*.py '^\# cython:' src/headrace)
+COMPILED := $(shell grep -rl --include=*.py '^\# cython:' src/headrace; find src/headrace -name '*.pxd')
 JOBS ?= 2
 ARGS ?=
 

@@ -1,20 +1,31 @@
 """Only what pyproject.toml can't say: what is compiled, and that a machine without a C compiler does without.
 
-A module that begins with `# cython:` is compiled; it runs as it stands, too.
+A module that begins with `# cython:` is compiled; it runs as it stands, too. One with a file of declarations beside it
+(`.pxd`) is ordinary Python, whose classes get C's layout by that.
 """
 
+import os
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
+
+def extension(path: Path) -> Extension:
+    optimization = "-O2" if path.with_suffix(".pxd").exists() else "-O3"
+    return Extension(
+        ".".join(path.with_suffix("").parts[1:]),
+        [str(path)],
+        define_macros=[("CYTHON_USE_TYPE_SPECS", "1")],  # classes that can be patched, as any other class
+        extra_compile_args=[optimization, "-g0", "-w"],
+    )
+
+
 compiled = [path for path in sorted(Path("src").rglob("*.py")) if path.read_text("utf-8").startswith("# cython:")]
 extensions = cythonize(
-    [Extension(".".join(path.with_suffix("").parts[1:]), [str(path)], extra_compile_args=["-O3"]) for path in compiled],
-    language_level=3,
-    build_dir="build/cython",
+    [extension(path) for path in compiled], language_level=3, build_dir="build/cython", nthreads=os.cpu_count() or 1
 )
-for extension in extensions:
-    extension.optional = True  # cythonize() drops the flag when it is given to Extension
+for one in extensions:
+    one.optional = True  # cythonize() drops the flag when it is given to Extension
 
-setup(ext_modules=extensions)
+setup(ext_modules=extensions, options={"build_ext": {"parallel": os.cpu_count() or 1}})

@@ -74,9 +74,9 @@ kernel() {
     compiled && return
     find src -name '*.so' -delete
     if command -v cc >/dev/null 2>&1 || command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1; then
-        say "the record kernel did not compile and runs as plain Python, slower but the same; the reason is in $log"
+        say "what is to be compiled did not compile, and runs as plain Python, slower but the same; the reason is in $log"
     else
-        say "there is no C compiler here, so the record kernel runs as plain Python, slower but the same"
+        say "there is no C compiler here, so all runs as plain Python, slower but the same"
     fi
 }
 
@@ -88,7 +88,10 @@ compiled() {
     done
 }
 
-# Whether a module has a compiled form for this Python that is newer than itself.
-fresh() { [ -n "$(find "${1%.py}$suffix" -newer "$1" 2>/dev/null)" ]; }
+# Whether a module has a compiled form for this Python that is newer than itself and its declarations.
+fresh() {
+    [ -n "$(find "${1%.py}$suffix" -newer "$1" 2>/dev/null)" ] &&
+        [ -z "$(find "${1%.py}.pxd" -newer "${1%.py}$suffix" 2>/dev/null)" ]
+}
 
 "${1:?say what: packages or kernel}"

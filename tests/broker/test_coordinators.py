@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
@@ -98,7 +97,7 @@ def test_no_coordinator_is_loaded_before_the_broker_is_registered(monkeypatch: p
     loaded: list[int] = []
     load = HostedShard.load
 
-    def noted(hosted: HostedShard[Any]) -> None:
+    def noted(hosted: HostedShard) -> None:
         loaded.append(hosted._host.image.brokers[1].epoch)
         load(hosted)
 

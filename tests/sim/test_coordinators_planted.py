@@ -146,7 +146,7 @@ def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
 def told_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
     """A coordinator answers, and sends markers, when its records are appended."""
 
-    def wait_for(self: HostedShard, partition: Partition, offset: int) -> None:  # type: ignore[type-arg]
+    def wait_for(self: HostedShard, partition: Partition, offset: int) -> None:
         self._committed = offset
         while self._waiting and self._waiting[0][0] <= offset:
             self._tell(self._waiting.popleft()[2])

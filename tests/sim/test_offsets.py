@@ -26,7 +26,7 @@ def test_seeds(first: int) -> None:
 def state_kept_after_a_failed_write(patch: pytest.MonkeyPatch) -> None:
     """Who waited is refused, and what the log does not have stays in memory (hazard 13)."""
 
-    def fail(self: HostedShard, told: Error, why: Exception) -> None:  # type: ignore[type-arg]
+    def fail(self: HostedShard, told: Error, why: Exception) -> None:
         waiting = list(self._waiting)
         self._forget()
         for _, _, outcome in waiting:

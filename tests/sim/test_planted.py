@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from headrace.errors import Error, ProtocolError
-from headrace.net.connection import Connection, Slot
-from headrace.net.framing import FrameProtocol
+from headrace.net.connection import Connection, ConnectionProtocol, Slot
 from headrace.net.peer import _Link
 from headrace.protocol.apis import Api
 from headrace.protocol.frame import read_response
@@ -48,17 +47,17 @@ def replies_as_they_are_ready(patch: pytest.MonkeyPatch) -> None:
         self._write(slot._buffers)
         self._update_reading()
 
-    patch.setattr(Connection, "_slot_filled", slot_filled)
+    patch.setattr(ConnectionProtocol, "_slot_filled", slot_filled)
 
 
 def what_came_during_a_stop_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    original = FrameProtocol.start_frames
+    original = Connection.start_frames
 
-    def start_frames(self: FrameProtocol) -> None:
+    def start_frames(self: Connection) -> None:
         self._backlog = b""
         original(self)
 
-    patch.setattr(FrameProtocol, "start_frames", start_frames)
+    patch.setattr(ConnectionProtocol, "start_frames", start_frames)
 
 
 def the_last_reply_is_sent_again_when_the_reader_is_ready(patch: pytest.MonkeyPatch) -> None:
@@ -73,12 +72,12 @@ def the_last_reply_is_sent_again_when_the_reader_is_ready(patch: pytest.MonkeyPa
         resume(self)
         write(self, last[self])
 
-    patch.setattr(Connection, "_write", remembering)
-    patch.setattr(Connection, "resume_writing", again)
+    patch.setattr(ConnectionProtocol, "_write", remembering)
+    patch.setattr(ConnectionProtocol, "resume_writing", again)
 
 
 def a_frame_is_kept_without_a_copy(patch: pytest.MonkeyPatch) -> None:
-    def keep(self: FrameProtocol, part: memoryview) -> None:
+    def keep(self: Connection, part: memoryview) -> None:
         # The shared buffer is taken for the frame's own.
         self._backlog = b""
         self._filled = len(part)
@@ -86,7 +85,7 @@ def a_frame_is_kept_without_a_copy(patch: pytest.MonkeyPatch) -> None:
         self._frame = bytearray(max(4, self._size))
         self._open_rest()
 
-    patch.setattr(FrameProtocol, "_keep", keep)
+    patch.setattr(ConnectionProtocol, "_keep", keep)
 
 
 def a_reply_is_a_view_of_its_request(patch: pytest.MonkeyPatch) -> None:
@@ -101,11 +100,11 @@ def a_reply_is_a_view_of_its_request(patch: pytest.MonkeyPatch) -> None:
             slots.append(reserve(self))
             return slots[-1]
 
-        Connection.reserve = noting  # type: ignore[method-assign]
+        ConnectionProtocol.reserve = noting  # type: ignore[method-assign]
         try:
             original(self, connection, frame)
         finally:
-            Connection.reserve = reserve  # type: ignore[method-assign]
+            ConnectionProtocol.reserve = reserve  # type: ignore[method-assign]
         for slot in slots:
             slot_views[slot] = frame
 

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Commits that a connection sends again and again, with other offsets each time: nothing else of them is read twice.
 
 A consumer's commit is the same request every time but for its offsets. From the second one on its frame is compared
@@ -46,7 +47,7 @@ def prepare(connection: Connection, request: Request, groups: Runtime[GroupShard
     if frame is None or frame.size_bytes > FRAME_BYTES_MAX or len(body.group_id.encode()) > GROUP_BYTES_MAX:
         return
     hosted = groups.hosted_of(body.group_id)
-    shard = None if hosted is None else hosted.shard
+    shard: GroupShard | None = None if hosted is None else hosted.shard
     if hosted is None or shard is None:
         return
     plan = shard.offsets.plan(body, request.version)
@@ -62,7 +63,7 @@ class RepeatedCommit:
         plan: CommitPlan,
         frame: CommitFrame,
         groups: Runtime[GroupShard],
-        hosted: HostedShard[GroupShard],
+        hosted: HostedShard,
         figures: RequestFigures,
     ) -> None:
         self.plan = plan
@@ -87,20 +88,16 @@ class RepeatedCommit:
         if found is None:
             return None
         hosted = self._hosted
-        shard = hosted.shard
-        if (
-            shard is None
-            or self._groups.partitions != self._partitions
-            or not self.plan.holds(shard.context.image)
-            or not hosted.has_room(self.plan.size_bytes)
-        ):
+        shard: GroupShard | None = hosted.shard_with_room(self.plan.size_bytes)
+        if shard is None or self._groups.partitions != self._partitions or not self.plan.holds(shard.context.image):
             connection.repeated.pop(COMMIT_KEY, None)
             return None
         self._hits += 1
         stopwatch = connection.listener.stopwatch
         if stopwatch.count:
             stopwatch.close()
-        hosted.ask_again(CommitAgain(connection.reserve(), self, *found))
+        correlation_id, offsets, epochs = found
+        hosted.ask_again(CommitAgain(connection.reserve(), self, correlation_id, offsets, epochs))
         return self._figures
 
     def send_other(self, slot: Slot, correlation_id: bytes, message: Message) -> None:

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """The router: which API is served, in which versions, on which kind of listener, and by whom.
 
 Its table is the single statement of that; ApiVersions is made from it. A request for anything else ends its connection,

@@ -168,12 +168,17 @@ def _python() -> Iterator[Finding]:
 
 
 def _compiled() -> Finding:
+    from headrace.net import connection
     from headrace.protocol import kernel, kernel_writer
-    from headrace.storage import offset_map
+    from headrace.storage import log, offset_map
 
-    parts = {"kernel": kernel.COMPILED, "kernel_writer": kernel_writer.COMPILED, "offset_map": offset_map.COMPILED}
-    missing = [name for name, compiled in parts.items() if not compiled]
+    parts = {
+        module.__name__.rpartition(".")[2]: module for module in (kernel, kernel_writer, offset_map, log, connection)
+    }
+    missing = [name for name, module in parts.items() if str(module.__file__).endswith(".py")]
     if not missing:
         return Finding(Level.GOOD, "compiled", f"All of {', '.join(parts)}.")
-    advice = "Records are handled much slower: install a C compiler, then `pip install --force-reinstall headrace`."
+    advice = (
+        "Records and requests are handled slower: install a C compiler, then `pip install --force-reinstall headrace`."
+    )
     return Finding(Level.WARNING, "compiled", f"Not compiled: {', '.join(missing)}.", advice)

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """One shard on this node: loaded from its partition, asked, written, and thrown away when a write fails.
 
 What a round of the loop decides is joined into one batch and appended with acks=all. Whoever is to be told something
@@ -10,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, Protocol
+from typing import Any, Final, Protocol
 
 from headrace.coordinator.loading import Loading
 from headrace.coordinator.shard import (
@@ -21,7 +22,7 @@ from headrace.coordinator.shard import (
     Outcome,
     ProducerStamp,
     Reply,
-    S,
+    Shard,
     StateRecord,
     Timers,
 )
@@ -53,7 +54,7 @@ _BATCH_OVERHEAD_BYTES: Final = 61
 Batch = tuple[ProducerStamp | None, list[Row]]
 
 
-class Host(Protocol[S]):
+class Host(Protocol):
     """What a shard needs of its runtime."""
 
     waits: Waits
@@ -67,14 +68,16 @@ class Host(Protocol[S]):
 
     def find(self, index: int) -> Partition: ...
 
-    def make(self, timers: Timers, leader_epoch: int) -> S: ...
+    def make(self, timers: Timers, leader_epoch: int) -> Shard: ...
 
-    def write_soon(self, hosted: HostedShard[S]) -> None: ...
+    def write_soon(self, hosted: HostedShard) -> None: ...
 
     def bring_about(self, effect: Effect) -> None: ...
 
 
-class HostedShard(Generic[S]):
+class HostedShard:
+    """Of any kind: what is asked of it is for its kind of shard, as the runtime that it is of says."""
+
     __slots__ = (
         "_asked_again",
         "_attempts",
@@ -97,13 +100,13 @@ class HostedShard(Generic[S]):
         "refusal",
     )
 
-    def __init__(self, host: Host[S], index: int) -> None:
+    def __init__(self, host: Host, index: int) -> None:
         self.index = index
         self.refusal: Error = Error.COORDINATOR_LOAD_IN_PROGRESS
         """What is answered to whoever asks; NONE when it can be asked."""
         self._host = host
         self._partition: Partition | None = None
-        self._shard: S | None = None
+        self._shard: Any = None
         self._loading: Loading | None = None
         self._timers = ShardTimers(host.waits, host.now_ms, self._rings)
         self._back_off: Wait | None = None
@@ -124,7 +127,7 @@ class HostedShard(Generic[S]):
         """Outcomes with what must be committed before them, and until when they wait, in their order."""
         self._timeout: Wait | None = None
         self._early: list[Callable[[int], Outcome]] = []
-        self._asked_again: list[Again[S]] = []
+        self._asked_again: list[Again[Any]] = []
         """Decided together: at the end of the round, or before anything else is."""
 
     # ---------------------------------------------------------------------------------------------------------- loading
@@ -204,7 +207,7 @@ class HostedShard(Generic[S]):
 
     # ----------------------------------------------------------------------------------------------------------- asking
 
-    def ask(self, operation: Operation[S], reply: Reply) -> None:
+    def ask(self, operation: Operation[Any], reply: Reply) -> None:
         if self._asked_again:
             self._decide_again()
         shard = self._shard
@@ -224,22 +227,21 @@ class HostedShard(Generic[S]):
             return
         self._take(outcome, now_ms)
 
-    def ask_again(self, asked: Again[S]) -> None:
+    def ask_again(self, asked: Again[Any]) -> None:
         """As `ask`, of a shard that has room for it. What many ask in a round is decided at once, in their order."""
         self._asked_again.append(asked)
         if not self._is_dirty:
             self._write_soon()
 
     @property
-    def shard(self) -> S | None:
+    def shard(self) -> Any:
         """None when it can't be asked now."""
         return None if self.refusal else self._shard
 
-    def has_room(self, size_bytes: int) -> bool:
-        """A batch has, for records of this size."""
-        return size_bytes <= self._limit_bytes
+    def shard_with_room(self, size_bytes: int) -> Any:
+        """The same, and None when a batch has no room for records of this size."""
+        return None if self.refusal or size_bytes > self._limit_bytes() else self._shard
 
-    @property
     def _limit_bytes(self) -> int:
         assert self._partition is not None
         return self._partition.log.rules.max_message_bytes - _BATCH_OVERHEAD_BYTES
@@ -276,7 +278,7 @@ class HostedShard(Generic[S]):
         asked, self._asked_again = self._asked_again, []
         assert self._shard is not None
         shard, now_ms, offset = self._shard, self._host.now_ms(), self._next_offset
-        batches, size_bytes, limit = self._batches, self._batch_bytes, self._limit_bytes
+        batches, size_bytes, limit = self._batches, self._batch_bytes, self._limit_bytes()
         rows: list[Row] | None = batches[-1][1] if batches and batches[-1][0] is None else None
         replies: list[tuple[Reply, Message]] = []
         try:
@@ -327,7 +329,7 @@ class HostedShard(Generic[S]):
         """Replays the records, and puts them with those that wait to be appended. False if they are too large."""
         assert self._shard is not None
         records, stamp = outcome.records, outcome.stamp
-        batches, limit = self._batches, self._limit_bytes
+        batches, limit = self._batches, self._limit_bytes()
         if len(records) == 1:  # as nearly all are: a commit, which joins others or is joined by them
             key, value = records[0]
             size = len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
@@ -383,7 +385,7 @@ class HostedShard(Generic[S]):
         assert partition is not None
         self._is_dirty, self._batches, self._batch_bytes = False, [], 0
         now_ms = self._host.now_ms()
-        first_offset = self._next_offset - sum(len(records) for _, records in batches)
+        first_offset = self._next_offset - sum([len(records) for _, records in batches])
         try:
             for stamp, records in batches:
                 content = self._encode(stamp, records)

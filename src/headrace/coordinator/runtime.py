@@ -92,8 +92,8 @@ class Runtime(Generic[S]):
         self._make = make
         self._replicas = replicas
         self._call_soon = call_soon
-        self._hosted: dict[int, HostedShard[S]] = {}
-        self._to_write: list[HostedShard[S]] = []
+        self._hosted: dict[int, HostedShard] = {}
+        self._to_write: list[HostedShard] = []
         self.partitions = 0
         """Of the state topic; 0 while it is not there."""
         self._topic_id = b""
@@ -132,7 +132,7 @@ class Runtime(Generic[S]):
         hosted = self._hosted.get(partition_for(key, partitions)) if partitions else None
         return None if hosted is None else hosted.shard
 
-    def hosted_of(self, key: str) -> HostedShard[S] | None:
+    def hosted_of(self, key: str) -> HostedShard | None:
         """The shard of a key that may be asked for, as it is hosted here, for who has more to ask of it later."""
         if not self.partitions or not fits_key(key):
             return None
@@ -234,7 +234,7 @@ class Runtime(Generic[S]):
     def make(self, timers: Timers, leader_epoch: int) -> S:
         return self._make(timers, leader_epoch)
 
-    def write_soon(self, hosted: HostedShard[S]) -> None:
+    def write_soon(self, hosted: HostedShard) -> None:
         if not self._to_write:
             self._call_soon(self._write)
         self._to_write.append(hosted)

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Times in buckets that double: to observe is an increment at the bit length of the nanoseconds, and no search.
 
 The hot path does it in line (`counts[ns.bit_length()] += 1; sum_ns += ns`): a call would cost more than the work.

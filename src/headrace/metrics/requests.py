@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """How long requests of an API take, and where: the slices that Kafka tells too.
 
     queue         from when its bytes were read until its handler begins: requests that came with it are served before

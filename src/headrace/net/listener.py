@@ -10,7 +10,7 @@ from headrace.errors import HeadraceError
 from headrace.metrics.requests import RequestFigures, Stopwatch
 from headrace.net.binding import Binding, cannot_listen
 from headrace.net.budget import Budget
-from headrace.net.connection import Connection
+from headrace.net.connection import Connection, ConnectionProtocol
 from headrace.net.crowd import Crowd
 from headrace.net.framing import Receiver
 from headrace.plain import field, plain
@@ -118,7 +118,7 @@ class Listener:
         binding = self._binding
         assert binding is not None
         try:
-            await binding.serve(lambda: Connection(self), BACKLOG)
+            await binding.serve(lambda: ConnectionProtocol(self), BACKLOG)
         except OSError as error:  # two may take an address, and one may listen on it
             raise HeadraceError(cannot_listen(error, binding.host, binding.port)) from error
         self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._ticked)

@@ -103,7 +103,7 @@ class Peer:
         return f"{self.host}:{self.port}"
 
 
-class _Link(FrameProtocol):
+class _Link(FrameProtocol, asyncio.BufferedProtocol):
     __slots__ = ("_next_id", "_transport", "_why", "drained", "peer", "waiting")
 
     def __init__(self, peer: Peer, receiver: Receiver) -> None:

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """The record batch (format v2): its 61-byte header, read and patched where it lies, without a look at the records.
 
 A `Batch` is a parsed header and the place of its bytes in a buffer. `scan` is the one way to walk the batches of a

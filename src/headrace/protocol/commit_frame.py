@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """An OffsetCommit request that is sent again and again, with other offsets each time. PURE.
 
 All else in its frame are the same bytes as before: they are compared, and only the offsets and leader epochs are read.

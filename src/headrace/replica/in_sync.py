@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Which replicas count, and how far what they have goes. PURE.
 
 The high watermark is the least log end over the in-sync replicas, and it never goes back. While this replica is the
@@ -84,5 +85,9 @@ class InSync:
         self._point = point
 
     def _find_bound(self) -> None:
-        first = next((first for _, first in self._flushing if first != NEVER), self._collected_from)
+        first = self._collected_from
+        for _, promised in self._flushing:
+            if promised != NEVER:
+                first = promised
+                break
         self.bound = first if first == NEVER else max(first, self._point)

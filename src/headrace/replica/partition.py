@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """One partition that this node hosts: its role, its high watermark, and who waits for that.
 
 The leader appends, and says how far readers may go; `in_sync` has the rules. Whatever must be on the disk before it

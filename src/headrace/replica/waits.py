@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Who waits: for a time, all on one heap with one timer of the loop, or for an offset of a partition.
 
 Nearly all that waits for a time is cancelled before, so cancelling only empties the entry. It is dropped when its time

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """What may be appended to a log, and what an append answers.
 
 A leader takes what a client sends by the rules of `batch_admission`, and what its own coordinators write as sound

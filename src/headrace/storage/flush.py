@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """What of a log is written and not yet durable, and how it gets there.
 
 Two things become durable at their own pace. The batches: a flush syncs the segments that were appended to, and the

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """The log of one partition: append, read, look up, truncate, forget.
 
 Everything is a direct call on the thread that owns the disk, and works per batch. Time goes in with each call. What is
@@ -351,7 +352,7 @@ class Log:
                 return active
         elif self._roll_after_timestamp is None:
             self._time_roll(active)
-        max_timestamp = batches[0].max_timestamp if len(batches) == 1 else max(b.max_timestamp for b in batches)
+        max_timestamp = batches[0].max_timestamp if len(batches) == 1 else max([b.max_timestamp for b in batches])
         if (
             active.size_bytes + size_bytes > self._config.segment_bytes
             or (self._roll_after_timestamp is not None and max_timestamp > self._roll_after_timestamp)

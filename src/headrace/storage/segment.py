@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """One segment: a file of batches, and its indexes.
 
 The indexes of the active segment are held here and grow in memory; those of closed ones come from the cache that all

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """What a commit that comes again and again says besides its offsets, worked out once. PURE.
 
 Consumers commit the same partitions every time. Which records that makes and what is answered is known, then, as long
@@ -86,8 +87,8 @@ class CommitPlan:
         if self._member_id:
             group.committed(self._member_id, now_ms)
         put = offsets_of.store.put
-        for (topic, index, key, pack, before, after), offset, epoch in zip(self.packs, offsets, epochs, strict=True):
-            value = pack(WITH_ID, offset, epoch, before, now_ms, after)
+        for number, (topic, index, key, pack, before, after) in enumerate(self.packs):
+            value = pack(WITH_ID, offsets[number], epochs[number], before, now_ms, after)
             rows.append((key, value, (), now_ms))
             put(group_id, topic, index, put_away(value, record_offset))
             record_offset += 1
@@ -99,8 +100,9 @@ class CommitPlan:
         """Its topics are what they were."""
         if image is self._image:
             return True
-        if any(image.topics.get(topic_id) is not topic for topic_id, topic in self._topics):
-            return False
+        for topic_id, topic in self._topics:
+            if image.topics.get(topic_id) is not topic:
+                return False
         self._image = image
         return True
 

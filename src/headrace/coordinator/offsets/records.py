@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Committed offsets as records of `__consumer_offsets`: written and read by hand, because there are so many. PURE.
 
 A coordinator that takes over reads millions of them, and a commit of a busy consumer is little more than one of them.

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Which offsets are committed, and which wait for the end of their transaction. PURE.
 
 Changed only by replay.

@@ -1,0 +1,1 @@
+cpdef put_away(value, record_offset)
