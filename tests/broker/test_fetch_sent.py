@@ -24,6 +24,7 @@ from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.protocol.batch import scan
 from headrace.protocol.batch_builder import build
+from headrace.storage.local_disk import LocalFile
 from tests.broker.nodes import ask, connected, create, run
 
 VALUE = os.urandom(100_000)
@@ -165,6 +166,30 @@ def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path:
             [part] = await fetch(peer, {0: 0}, 500_000)  # who comes later finds it there
             assert offsets_in(part) == list(range(4))
             assert len(sends) == 2
+
+    run(scenario())
+
+
+def test_whether_a_reply_is_in_memory_is_asked_once(
+    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    really_cached = LocalFile.is_cached
+
+    def is_cached(file: LocalFile, position: int, size: int) -> bool | None:
+        found = really_cached(file, position, size)
+        if found is None:
+            pytest.skip("this system does not tell what is in memory")
+        asked.append(size)
+        return found
+
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            monkeypatch.setattr(LocalFile, "is_cached", is_cached)
+            [part] = await fetch(peer, {0: 0}, 1_000_000)
+            assert offsets_in(part) == list(range(9))
+            assert not sends
+            assert len(asked) == 1
 
     run(scenario())
 

@@ -48,7 +48,7 @@ class Terms:
 class Gathered:
     """Of one partition. Whoever has it releases it."""
 
-    __slots__ = ("data", "fetched", "partition", "wanted")
+    __slots__ = ("data", "fetched", "is_at_hand", "partition", "wanted")
 
     def __init__(
         self, wanted: FetchedPartition, data: PartitionData, partition: Partition | None, fetched: Fetched | None
@@ -58,6 +58,8 @@ class Gathered:
         self.partition = partition
         """None when it is not to be waited for: it is not there, or there is an error to tell."""
         self.fetched = fetched
+        self.is_at_hand = False
+        """All of it was in memory a moment ago."""
 
     @property
     def size_bytes(self) -> int:
@@ -227,8 +229,11 @@ def read(gathered: Gathered, buffer: bytearray | memoryview, cold: ColdRead) -> 
     assert gathered.fetched is not None
     gathered.data.records = buffer
     pieces = gathered.fetched.pieces
-    if len(pieces) == 1 and pieces[0].file.read_cached(pieces[0].position, buffer) == len(buffer):
-        return
+    if len(pieces) == 1:
+        file = pieces[0].file
+        read_first = file.read_at_hand if gathered.is_at_hand else file.read_cached
+        if read_first(pieces[0].position, buffer) == len(buffer):
+            return
     view = memoryview(buffer)
     start = 0
     for piece in pieces:
@@ -257,12 +262,14 @@ def point_out(gathered: list[Gathered]) -> bool:
 
 def is_at_hand(gathered: list[Gathered]) -> bool:
     """All that it gets is in memory, and nobody reads it from a cold disk for the first time."""
-    return all(
-        piece.file.is_at_hand(piece.position, piece.size_bytes)
-        for part in gathered
-        if part.fetched is not None
-        for piece in part.fetched.pieces
-    )
+    for part in gathered:
+        if part.fetched is not None:
+            part.is_at_hand = all(
+                piece.file.is_at_hand(piece.position, piece.size_bytes) for piece in part.fetched.pieces
+            )
+            if not part.is_at_hand:
+                return False
+    return True
 
 
 def _stretches(pieces: list[Piece]) -> Stretches | None:
