@@ -39,6 +39,14 @@ def test_a_compiled_module_is_not_older_than_its_source(source: Path) -> None:
     assert stale == [], "what is compiled is stale: run make setup"
 
 
+def test_the_build_asks_for_a_cython_that_can_compile_this() -> None:
+    """`match` is compiled since 3.3: those before crash on it, and nothing is installed at all."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    lists = [project["build-system"]["requires"], *project["project"]["optional-dependencies"].values()]
+    asked = [requirement for requirements in lists for requirement in requirements if name_of(requirement) == "cython"]
+    assert [re.split("[>=<,]+", requirement)[1] for requirement in asked] == ["3.3", "3.3"]
+
+
 def test_set_up_runs_again_when_what_it_depends_on_changes() -> None:
     rules = dict(re.findall(r"^(\$\(VENV\)/\.\w+): (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert {"pyproject.toml", "setup.py", "constraints.txt"} <= set(rules["$(VENV)/.packages"].split())
