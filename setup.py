@@ -21,11 +21,16 @@ def extension(path: Path) -> Extension:
     )
 
 
-compiled = [path for path in sorted(Path("src").rglob("*.py")) if path.read_text("utf-8").startswith("# cython:")]
-extensions = cythonize(
-    [extension(path) for path in compiled], language_level=3, build_dir="build/cython", nthreads=os.cpu_count() or 1
-)
-for one in extensions:
-    one.optional = True  # cythonize() drops the flag when it is given to Extension
+def main() -> None:
+    compiled = [path for path in sorted(Path("src").rglob("*.py")) if path.read_text("utf-8").startswith("# cython:")]
+    cores = os.cpu_count() or 1
+    extensions = cythonize(
+        [extension(path) for path in compiled], language_level=3, build_dir="build/cython", nthreads=cores
+    )
+    for one in extensions:
+        one.optional = True  # cythonize() drops the flag when it is given to Extension
+    setup(ext_modules=extensions, options={"build_ext": {"parallel": cores}})
 
-setup(ext_modules=extensions, options={"build_ext": {"parallel": os.cpu_count() or 1}})
+
+if __name__ == "__main__":  # a worker of cythonize() may import this file, where processes are not forked
+    main()

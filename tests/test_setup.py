@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import tomllib
 from pathlib import Path
@@ -37,6 +38,12 @@ def test_a_compiled_module_is_not_older_than_its_source(source: Path) -> None:
     written = max(path.stat().st_mtime for path in (source, declarations) if path.exists())
     stale = [path.name for path in source.parent.glob(f"{source.stem}.*.so") if path.stat().st_mtime < written]
     assert stale == [], "what is compiled is stale: run make setup"
+
+
+def test_a_worker_that_imports_setup_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where processes are not forked, those that write C import it first, and would start others for ever."""
+    monkeypatch.setattr("Cython.Build.cythonize", lambda *_, **__: pytest.fail("it compiles"))
+    runpy.run_path(str(ROOT / "setup.py"), run_name="__mp_main__")
 
 
 def test_the_build_asks_for_a_cython_that_can_compile_this() -> None:
