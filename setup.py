@@ -9,6 +9,26 @@ from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+
+class AllOrNone(build_ext):
+    """What is compiled relies on the C layout of other modules: beside one that failed it could not be imported."""
+
+    has_failed = False
+
+    def build_extensions(self) -> None:
+        super().build_extensions()
+        if self.has_failed:
+            for one in self.extensions:
+                Path(self.get_ext_fullpath(one.name)).unlink(missing_ok=True)
+
+    def build_extension(self, ext: Extension) -> None:
+        try:
+            super().build_extension(ext)
+        except Exception:
+            self.has_failed = True
+            raise
 
 
 def extension(path: Path) -> Extension:
@@ -29,7 +49,7 @@ def main() -> None:
     )
     for one in extensions:
         one.optional = True  # cythonize() drops the flag when it is given to Extension
-    setup(ext_modules=extensions, options={"build_ext": {"parallel": cores}})
+    setup(ext_modules=extensions, cmdclass={"build_ext": AllOrNone}, options={"build_ext": {"parallel": cores}})
 
 
 if __name__ == "__main__":  # a worker of cythonize() may import this file, where processes are not forked

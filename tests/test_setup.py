@@ -10,6 +10,9 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from setuptools import Distribution, Extension
+from setuptools.command.build_ext import build_ext
+from setuptools.errors import CompileError
 
 ROOT = Path(__file__).parents[1]
 COMPILED = [path for path in (ROOT / "src").rglob("*.py") if path.read_text().startswith("# cython:")]
@@ -38,6 +41,23 @@ def test_a_compiled_module_is_not_older_than_its_source(source: Path) -> None:
     written = max(path.stat().st_mtime for path in (source, declarations) if path.exists())
     stale = [path.name for path in source.parent.glob(f"{source.stem}.*.so") if path.stat().st_mtime < written]
     assert stale == [], "what is compiled is stale: run make setup"
+
+
+def test_what_is_compiled_is_all_or_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module beside one that did not compile would look for that one's C layout, and could not be imported."""
+
+    def build_extension(command: build_ext, ext: Extension) -> None:
+        if ext.name == "two":
+            raise CompileError("there is no room on the disk")
+        Path(command.get_ext_fullpath(ext.name)).touch()
+
+    monkeypatch.setattr(build_ext, "build_extension", build_extension)
+    command = runpy.run_path(str(ROOT / "setup.py"))["AllOrNone"](Distribution())
+    command.build_lib = str(tmp_path)
+    for names, built in (("one", "three"), 2), (("one", "two", "three"), 0):
+        command.extensions = [Extension(name, [], optional=True) for name in names]
+        command.build_extensions()
+        assert len(list(tmp_path.iterdir())) == built
 
 
 def test_a_worker_that_imports_setup_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
