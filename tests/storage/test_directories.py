@@ -278,16 +278,21 @@ def test_what_was_deleted_stays_so_over_a_loss_of_power_once_that_is_told() -> N
     assert values_in(log) == values[23:]
 
 
+def checkpoint_later_start(node: Node) -> None:
+    """Of a log whose first records were deleted."""
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 30)
+    flush(node, log)
+    log.set_high_watermark(30)
+    log.delete_before(20)
+    node.directories.checkpoint()
+
+
 @pytest.mark.parametrize("is_on_its_way", [False, True])
 @pytest.mark.parametrize("power_lost", [False, True])
 def test_hazard_9_a_topic_made_anew_does_not_start_where_the_old_one_did(power_lost: bool, is_on_its_way: bool) -> None:
     node = Node([FaultyDisk()])
-    old = node.directories.create("t", 0, TOPIC_ID)
-    fill(old, 30)
-    flush(node, old)
-    old.set_high_watermark(30)
-    old.delete_before(20)
-    node.directories.checkpoint()
+    checkpoint_later_start(node)
     if not is_on_its_way:
         node.drain()
     node.directories.delete("t", 0)
@@ -305,12 +310,7 @@ def test_hazard_9_a_topic_made_anew_does_not_start_where_the_old_one_did(power_l
 def test_a_deleted_log_is_forgotten_at_the_next_try_when_there_was_no_room() -> None:
     disk = FaultyDisk()
     node = Node([disk])
-    old = node.directories.create("t", 0, TOPIC_ID)
-    fill(old, 30)
-    flush(node, old)
-    old.set_high_watermark(30)
-    old.delete_before(20)
-    node.directories.checkpoint()
+    checkpoint_later_start(node)
     node.drain()
     node.directories.delete("t", 0)
     disk.faults.capacity_bytes = 0

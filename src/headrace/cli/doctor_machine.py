@@ -172,13 +172,12 @@ def _compiled() -> Finding:
     from headrace.protocol import kernel, kernel_writer
     from headrace.storage import log, offset_map
 
-    parts = {
-        module.__name__.rpartition(".")[2]: module for module in (kernel, kernel_writer, offset_map, log, connection)
-    }
-    missing = [name for name, module in parts.items() if str(module.__file__).endswith(".py")]
-    if not missing:
-        return Finding(Level.GOOD, "compiled", f"All of {', '.join(parts)}.")
+    modules = (kernel, kernel_writer, offset_map, log, connection)
+    plain = [module for module in modules if str(module.__file__).endswith(".py")]
+    names = ", ".join(module.__name__.rpartition(".")[2] for module in plain or modules)
+    if not plain:
+        return Finding(Level.GOOD, "compiled", f"All of {names}.")
     advice = (
         "Records and requests are handled slower: install a C compiler, then `pip install --force-reinstall headrace`."
     )
-    return Finding(Level.WARNING, "compiled", f"Not compiled: {', '.join(missing)}.", advice)
+    return Finding(Level.WARNING, "compiled", f"Not compiled: {names}.", advice)
