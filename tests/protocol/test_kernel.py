@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
 from headrace.protocol import kernel, kernel_writer
+from headrace.protocol.batch_builder import build_encoded
 from headrace.protocol.kernel_types import Column, Encoded, Fields, Record, Row
 from tests.protocol.kernel_forms import FORMS, Form, plain_form
 from tests.protocol.record_strategies import INT32_MAX, INT64_MAX, batches_of_fields, content, times
@@ -93,16 +94,15 @@ def test_columns_are_encoded_in_batches_of_a_size(form: Form, fields: list[Field
 
 
 @given(st.lists(st.tuples(st.binary(max_size=300), content, st.just(()), times), min_size=1, max_size=12))
-def test_rows_without_headers_are_encoded_to_the_same_bytes_behind_their_room(form: Form, rows: list[Row]) -> None:
-    encoded = form.encode(rows)
-    out, base_timestamp, max_timestamp = form.encode_rows(rows, 61)
-    assert (out[:61], out[61:]) == (bytes(61), encoded.data)
-    assert (base_timestamp, max_timestamp) == (encoded.base_timestamp, encoded.max_timestamp)
+def test_rows_without_headers_are_encoded_to_the_same_batch_but_for_its_checksum(form: Form, rows: list[Row]) -> None:
+    expected = build_encoded(form.encode(rows))
+    expected[17:21] = bytes(4)
+    assert form.encode_rows(rows) == expected
 
 
 def test_no_rows_are_refused(form: Form) -> None:
     with pytest.raises(ValueError, match="at least one record"):
-        form.encode_rows([], 61)
+        form.encode_rows([])
 
 
 def test_columns_may_be_absent(form: Form) -> None:

@@ -32,6 +32,10 @@ COMPILED: bool = cython.compiled
 INT32_MAX = cython.declare(cython.longlong, 0x7FFFFFFF)
 INT64_MAX = cython.declare(cython.longlong, 0x7FFFFFFFFFFFFFFF)
 NO_TIMESTAMP = cython.declare(cython.longlong, -1)
+HEADER_SIZE_BYTES = cython.declare(cython.longlong, 61)
+LOG_OVERHEAD_BYTES = cython.declare(cython.longlong, 12)
+MAGIC = cython.declare(cython.longlong, 2)
+NOBODY = cython.declare(cython.longlong, -1)  # what stands where there is no producer, or no epoch yet
 TIMESTAMP_GROWTH_BYTES_MAX = cython.declare(cython.longlong, 13)  # a varlong of 10 for 1, and 4 more for the length
 
 
@@ -89,14 +93,14 @@ def encode(
     )
 
 
-def encode_rows(rows: list[Row], room_bytes: int) -> tuple[bytearray, int, int]:
-    """The same as `encode` of records without headers, behind room for a header, with the base timestamp and the
-    greatest. For who writes small batches by the thousands, at least a record each, of keys and values that are bytes.
+def encode_rows(rows: list[Row]) -> bytearray:
+    """The whole batch of records without headers, but for its checksum: neither compressed nor of a producer.
+
+    For who writes small batches by the thousands, at least a record each, of keys and values that are bytes.
     """
     count: cython.Py_ssize_t = len(rows)
-    at: cython.Py_ssize_t = room_bytes
     i: cython.Py_ssize_t
-    total: cython.longlong = room_bytes
+    total: cython.longlong = HEADER_SIZE_BYTES
     size: cython.longlong
     sizes: list[int] = []
     if not count:
@@ -109,9 +113,11 @@ def encode_rows(rows: list[Row], room_bytes: int) -> tuple[bytearray, int, int]:
         size = 1 + _varint_size(_difference(timestamp, base_timestamp)) + _varint_size(i) + _sized(key) + _sized(value)
         sizes.append(size + 1)
         total += _varint_size(size + 1) + size + 1
+    if total > INT32_MAX:
+        raise ValueError("the records do not fit in one batch, which holds at most 2 GB")
     out = bytearray(total)
-    _write_rows(rows, sizes, out, at, base_timestamp)
-    return out, base_timestamp, greatest
+    _write_rows(rows, sizes, out, base_timestamp, greatest)
+    return out
 
 
 def encode_columns(
@@ -378,10 +384,25 @@ def _write(prepared: list, out: cython.uchar[::1]) -> object:
 
 
 @cython.cfunc
-def _write_rows(rows: list, sizes: list, out: cython.uchar[::1], at: cython.Py_ssize_t, base: object) -> object:
+def _write_rows(rows: list, sizes: list, out: cython.uchar[::1], base: cython.longlong, greatest: object) -> object:
     target: cython.p_uchar = cython.address(out[0]) if cython.compiled else out
+    count: cython.Py_ssize_t = len(rows)
+    at: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t
-    for i in range(len(rows)):
+    at = _put_int(target, at, 8, 0)  # its offset, which comes with the append
+    at = _put_int(target, at, 4, len(out) - LOG_OVERHEAD_BYTES)
+    at = _put_int(target, at, 4, NOBODY)  # the leader's epoch, the same
+    at = _put_int(target, at, 1, MAGIC)
+    at = _put_int(target, at, 4, 0)  # the checksum
+    at = _put_int(target, at, 2, 0)  # attributes
+    at = _put_int(target, at, 4, count - 1)
+    at = _put_int(target, at, 8, base)
+    at = _put_int(target, at, 8, greatest)
+    at = _put_int(target, at, 8, NOBODY)  # producer id, epoch and sequence
+    at = _put_int(target, at, 2, NOBODY)
+    at = _put_int(target, at, 4, NOBODY)
+    at = _put_int(target, at, 4, count)
+    for i in range(count):
         key, value, _, timestamp = rows[i]
         at = _put_varint(target, at, sizes[i])
         target[at] = 0  # attributes, which nobody uses yet
@@ -419,6 +440,18 @@ def _put_varint(target: cython.p_uchar, at: cython.Py_ssize_t, value: cython.lon
         at += 1
     target[at] = raw
     return at + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_int(
+    target: cython.p_uchar, at: cython.Py_ssize_t, size: cython.Py_ssize_t, value: cython.longlong
+) -> cython.Py_ssize_t:
+    i: cython.Py_ssize_t
+    for i in range(size):
+        target[at + i] = (value >> (8 * (size - 1 - i))) & 0xFF
+    return at + size
 
 
 @cython.cfunc
