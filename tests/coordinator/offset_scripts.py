@@ -14,6 +14,7 @@ restart                                             the shard is loaded from the
 
 from __future__ import annotations
 
+from struct import pack
 from typing import Any
 
 from headrace.config.coordinators import GroupConfig, OffsetsConfig
@@ -209,10 +210,9 @@ class Script:
             outcome = shard.offsets.commit(body, version, answer, now_ms)
             if plan is not None:
                 asked = [partition for topic in body.topics for partition in topic.partitions]
-                offsets = tuple(partition.committed_offset for partition in asked)
-                epochs = tuple(partition.committed_leader_epoch for partition in asked)
+                numbers = [(partition.committed_offset, partition.committed_leader_epoch) for partition in asked]
                 rows: list[Row] = []
-                message = plan.decide(offsets, epochs, shard, now_ms, rows, len(self.run.log))
+                message = plan.decide([pack(">qi", *one) for one in numbers], shard, now_ms, rows, len(self.run.log))
                 assert message == outcome.replies[0][1], "as if it came again"
                 assert [StateRecord(key, value) for key, value, _, _ in rows] == outcome.records
                 replayed.append(_kept(shard))

@@ -105,7 +105,7 @@ def test_requests_of_several_apis_that_come_together_are_told_apart() -> None:
 def test_a_connection_that_is_served_while_another_one_is_does_not_take_its_time() -> None:
     served, other = Served(), Served()
     other.clock = served.clock
-    other.connection._stopwatch = served.connection._stopwatch
+    other.connection.stopwatch = served.connection.stopwatch
 
     def handle(connection: Connection, frame: memoryview) -> RequestFigures:
         other.receive(FRAME)

@@ -23,8 +23,7 @@ cdef class RepeatedCommit:
 
 cdef class CommitAgain:
     cdef public bytes _correlation_id
-    cdef public tuple _epochs
-    cdef public tuple _offsets
+    cdef public list _places
     cdef public RepeatedCommit _repeated
     cdef public object _slot
     cdef public Py_ssize_t size_bytes

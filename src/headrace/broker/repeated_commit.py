@@ -93,11 +93,11 @@ class RepeatedCommit:
             connection.repeated.pop(COMMIT_KEY, None)
             return None
         self._hits += 1
-        stopwatch = connection.listener.stopwatch
+        stopwatch = connection.stopwatch
         if stopwatch.count:
             stopwatch.close()
-        correlation_id, offsets, epochs = found
-        hosted.ask_again(CommitAgain(connection.reserve(), self, correlation_id, offsets, epochs))
+        correlation_id, places = found
+        hosted.ask_again(CommitAgain(connection.reserve(), self, correlation_id, places))
         return self._figures
 
     def send_other(self, slot: Slot, correlation_id: bytes, message: Message) -> None:
@@ -108,25 +108,17 @@ class RepeatedCommit:
 class CommitAgain:
     """See `coordinator.shard.Again`."""
 
-    __slots__ = ("_correlation_id", "_epochs", "_offsets", "_repeated", "_slot", "size_bytes")
+    __slots__ = ("_correlation_id", "_places", "_repeated", "_slot", "size_bytes")
 
-    def __init__(
-        self,
-        slot: Slot,
-        repeated: RepeatedCommit,
-        correlation_id: bytes,
-        offsets: tuple[int, ...],
-        epochs: tuple[int, ...],
-    ) -> None:
+    def __init__(self, slot: Slot, repeated: RepeatedCommit, correlation_id: bytes, places: list[bytes]) -> None:
         self._slot = slot
         self._repeated = repeated
         self._correlation_id = correlation_id
-        self._offsets = offsets
-        self._epochs = epochs
+        self._places = places
         self.size_bytes = repeated.plan.size_bytes
 
     def decide(self, shard: GroupShard, now_ms: int, rows: list[Row], offset: int) -> Message:
-        return self._repeated.plan.decide(self._offsets, self._epochs, shard, now_ms, rows, offset)
+        return self._repeated.plan.decide(self._places, shard, now_ms, rows, offset)
 
     def __call__(self, message: Message, /) -> None:
         repeated = self._repeated

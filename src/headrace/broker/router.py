@@ -109,7 +109,7 @@ class Router:
         route = self._routes.get(request.api.key)
         if route is None or not route.min_version <= request.version <= route.max_version:
             raise ProtocolError(f"{request.api.name} v{request.version} is not served on {connection.listener.name}")
-        connection.listener.stopwatch.switch(route.figures)
+        connection.stopwatch.switch(route.figures)
         result = route.handler(connection, request)
         if result is None:
             return route.figures

@@ -1,6 +1,6 @@
 cimport cython
 
-from headrace.metrics.histogram cimport Histogram
+from headrace.metrics.histogram cimport Histogram, bits_of
 
 
 cdef class RequestFigures:
@@ -21,7 +21,8 @@ cdef class Stopwatch:
     cdef public RequestFigures figures
     cdef public long long read_ns
     cpdef switch(self, RequestFigures figures)
-    @cython.locals(at_ns="long long", count=Py_ssize_t, figures=RequestFigures, now_ns="long long", found=Histogram)
+    @cython.locals(at_ns="long long", count=Py_ssize_t, figures=RequestFigures, found=Histogram)
+    @cython.locals(now_ns="long long", spent_ns="long long")
     cpdef close(self)
-    @cython.locals(at_ns="long long", now_ns="long long", found=Histogram)
+    @cython.locals(at_ns="long long", now_ns="long long", spent_ns="long long", found=Histogram)
     cpdef long long handled(self, RequestFigures figures)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.metrics.histogram import Histogram
+from headrace.metrics.histogram import Histogram, bits_of
 
 
 class ErrorCounts(dict[str, dict[int, int]]):
@@ -108,7 +108,7 @@ class Stopwatch:
         spent_ns = now_ns - at_ns
         if count == 1 and at_ns == self.read_ns:
             found = figures.at_once
-            found.counts[spent_ns.bit_length()] += 1
+            found.counts[bits_of(spent_ns)] += 1
             found.sum_ns += spent_ns
             return
         total_ns = now_ns - self.read_ns
@@ -126,7 +126,7 @@ class Stopwatch:
         at_ns = self.at_ns
         self.at_ns = now_ns = self.clock_ns()
         spent_ns, found = now_ns - at_ns, figures.local
-        found.counts[spent_ns.bit_length()] += 1
+        found.counts[bits_of(spent_ns)] += 1
         found.sum_ns += spent_ns
         if at_ns != self.read_ns:
             figures.queue.observe(at_ns - self.read_ns)

@@ -1,6 +1,6 @@
 cimport cython
 
-from headrace.metrics.histogram cimport Histogram
+from headrace.metrics.histogram cimport Histogram, bits_of
 from headrace.metrics.requests cimport RequestFigures, Stopwatch
 from headrace.net.framing cimport FrameProtocol
 
@@ -29,9 +29,9 @@ cdef class Connection(FrameProtocol):
     cdef public bint _is_reading
     cdef public bint _is_round_due
     cdef public Py_ssize_t _queued_bytes
+    cdef public Py_ssize_t _requests_max
     cdef public object _slots
     cdef public object _stalled_at
-    cdef public Stopwatch _stopwatch
     cdef public object _transport
     cdef public Py_ssize_t _unsent_bytes
     cdef public bint _writes
@@ -41,6 +41,7 @@ cdef class Connection(FrameProtocol):
     cdef public object peer_port
     cdef public dict repeated
     cdef public object state
+    cdef public Stopwatch stopwatch
     cpdef reply(self, buffers)
     cpdef reserve(self)
     cpdef close(self)

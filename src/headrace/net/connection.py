@@ -17,6 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from headrace.errors import ProtocolError
+from headrace.metrics.histogram import bits_of
 from headrace.metrics.requests import RequestFigures
 from headrace.net.binding import plain_host
 from headrace.net.framing import FrameProtocol
@@ -84,16 +85,16 @@ class Slot:
     def _there(self) -> None:
         """The reply is: from now on it waits to be sent."""
         if self._figures is not None:
-            now_ns = self._connection._stopwatch.clock_ns()
+            now_ns = self._connection.stopwatch.clock_ns()
             wait_ns, found = now_ns - self._since_ns, self._figures.remote_wait
-            found.counts[wait_ns.bit_length()] += 1
+            found.counts[bits_of(wait_ns)] += 1
             found.sum_ns += wait_ns
             self._since_ns = now_ns
 
     def _sent(self) -> None:
         self._is_filled = True
         if self._figures is not None:
-            now_ns = self._connection.listener.stopwatch.clock_ns()
+            now_ns = self._connection.stopwatch.clock_ns()
             self._figures.send.observe(now_ns - self._since_ns)
             self._since_ns = now_ns
 
@@ -117,9 +118,9 @@ class Connection(FrameProtocol):
         "_is_reading",
         "_is_round_due",
         "_queued_bytes",
+        "_requests_max",
         "_slots",
         "_stalled_at",
-        "_stopwatch",
         "_transport",
         "_unsent_bytes",
         "_writes",
@@ -129,12 +130,14 @@ class Connection(FrameProtocol):
         "peer_port",
         "repeated",
         "state",
+        "stopwatch",
     )
 
     def __init__(self, listener: Listener) -> None:
         FrameProtocol.__init__(self, listener.receiver)
         self.listener = listener
-        self._stopwatch = listener.stopwatch
+        self.stopwatch = listener.stopwatch
+        self._requests_max = listener.limits.requests_in_flight
         self.peer_host = ""
         self.peer_port = 0
         self.state: Any = None
@@ -172,7 +175,7 @@ class Connection(FrameProtocol):
         """A place for the reply to the frame that is being handled, to be filled later."""
         slot = Slot(self)
         self._slots.append(slot)
-        if len(self._slots) >= self.listener.limits.requests_in_flight:
+        if len(self._slots) >= self._requests_max:
             self._update_reading()
         return slot
 
@@ -263,7 +266,7 @@ class Connection(FrameProtocol):
             buffers = slot._buffers
             if (figures := slot._figures) is not None:
                 total_ns, found = slot._since_ns - slot._read_ns, figures.total
-                found.counts[total_ns.bit_length()] += 1
+                found.counts[bits_of(total_ns)] += 1
                 found.sum_ns += total_ns
         else:
             buffers = self._take_filled(slot)
@@ -298,7 +301,7 @@ class Connection(FrameProtocol):
             self.abort()
             return
         slot._sent()
-        self.active_at = self.listener.tick
+        self.active_at = self._receiver.tick
         self._slot_filled(slot)
         if self._slots and self._slots[0]._sending is not None:
             self._slot_sends(self._slots[0])
@@ -312,7 +315,7 @@ class Connection(FrameProtocol):
             self._queued_bytes -= sent._queued_bytes
             buffers += sent._buffers
             if (figures := sent._figures) is not None:
-                now_ns = slot._since_ns or self._stopwatch.clock_ns()
+                now_ns = slot._since_ns or self.stopwatch.clock_ns()
                 figures.total.observe(now_ns - sent._read_ns)
                 if sent is not slot:
                     figures.send.observe(now_ns - sent._since_ns)
@@ -329,28 +332,28 @@ class Connection(FrameProtocol):
     def frames_begin(self) -> None:
         # Replies to requests that came together go together: to send is the dearest part of a small request.
         self._is_holding = True
-        stopwatch = self._stopwatch
+        stopwatch = self.stopwatch
         if stopwatch.count:  # another connection is in the middle of its frames
             stopwatch.close()
         stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
 
     def frame_completed(self) -> None:
-        stopwatch = self._stopwatch
+        stopwatch = self.stopwatch
         if stopwatch.count:
             stopwatch.close()
         stopwatch.read_ns = stopwatch.at_ns = stopwatch.clock_ns()
 
     def frame_handled(self) -> None:
-        if self._stopwatch.count:
-            self._stopwatch.close()
+        if self.stopwatch.count:
+            self.stopwatch.close()
 
     def frames_end(self) -> None:
         self._is_holding = False
         if self._held_replies:
             held, self._held_replies = self._held_replies, []
             self._write(held)
-        if self._stopwatch.count:
-            self._stopwatch.close()
+        if self.stopwatch.count:
+            self.stopwatch.close()
 
     def _write(self, buffers: list[Any]) -> None:
         transport = self._transport
@@ -362,7 +365,7 @@ class Connection(FrameProtocol):
                 self.frames_end()
                 self._is_holding = True
             return
-        self.active_at = self.listener.tick
+        self.active_at = self._receiver.tick
         if len(buffers) == 1:
             transport.write(buffers[0])
         else:
@@ -373,12 +376,11 @@ class Connection(FrameProtocol):
     def _update_reading(self) -> None:
         if self._is_closing:
             return
-        limits = self.listener.limits
         served = (
             self._writes
             and not self._is_muted
-            and len(self._slots) < limits.requests_in_flight
-            and self._queued_bytes < limits.write_bytes
+            and len(self._slots) < self._requests_max
+            and self._queued_bytes < self.listener.limits.write_bytes
         )
         reading = served and self.wants_bytes
         if reading != self._is_reading and self._transport is not None:
@@ -393,16 +395,15 @@ class Connection(FrameProtocol):
             self.start_frames()
 
     def progressed(self) -> None:
-        self.active_at = self.listener.tick
+        self.active_at = self._receiver.tick
 
     def reading_changed(self) -> None:
         self._update_reading()
 
     def frame_received(self, frame: memoryview) -> None:
-        listener = self.listener
-        self.active_at = listener.tick
+        self.active_at = self._receiver.tick
         try:
-            figures = listener.handler(self, frame)
+            figures = self.listener.handler(self, frame)
         except ProtocolError as error:
             self.frame_refused(error)
             return
@@ -412,7 +413,7 @@ class Connection(FrameProtocol):
             return
         if figures is None:
             return
-        stopwatch, slots = self._stopwatch, self._slots
+        stopwatch, slots = self.stopwatch, self._slots
         slot = slots[-1] if slots else None
         if slot is not None and slot._figures is None:
             slot._figures, slot._read_ns, slot._since_ns = figures, stopwatch.read_ns, stopwatch.handled(figures)
@@ -435,7 +436,7 @@ class Connection(FrameProtocol):
         self._transport = transport = cast("asyncio.Transport", transport)
         address = transport.get_extra_info("peername") or ("", 0)
         self.peer_host, self.peer_port = plain_host(address[0]), address[1]
-        self.active_at = self.listener.tick
+        self.active_at = self._receiver.tick
         transport.set_write_buffer_limits(high=self.listener.limits.write_bytes)
         self.listener._opened(self)
 
@@ -455,7 +456,7 @@ class Connection(FrameProtocol):
 
     def resume_writing(self) -> None:
         self._writes = True
-        self.active_at = self.listener.tick
+        self.active_at = self._receiver.tick
         self._update_reading()
 
     def eof_received(self) -> bool:

@@ -8,8 +8,10 @@ cdef class Receiver:
     cdef public dict _spares
     cdef public object budget
     cdef public object buffer
+    cdef public bytearray data
     cdef public Py_ssize_t frame_bytes_max
     cdef public object large_budget
+    cdef public long long tick
 
 
 cdef class FrameProtocol:
@@ -36,8 +38,8 @@ cdef class FrameProtocol:
     cpdef stop_frames(self)
     cpdef start_frames(self)
     cpdef drop_frames(self)
-    @cython.locals(position=Py_ssize_t, end=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t, most=Py_ssize_t)
-    cpdef _cut(self, data)
+    @cython.locals(at=Py_ssize_t, position=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t, most=Py_ssize_t)
+    cpdef _cut(self, view, bytearray data, Py_ssize_t end)
     cpdef _keep(self, part)
     cpdef _reserve(self, part)
     cpdef _open_rest(self)

@@ -8,7 +8,6 @@ there moves to a buffer of its own, where the rest of it lands. So an idle conne
 Compiled where there is a C compiler, with the C types of `framing.pxd`, and the same file runs as it stands.
 """
 
-from struct import Struct
 from typing import Final
 
 from headrace.errors import ProtocolError
@@ -24,8 +23,6 @@ FRAME_STEPS: Final = 30
 
 SPARES_MAX: Final = 4
 
-_size_at: Final = Struct(">i").unpack_from
-
 
 class Receiver:
     """What the connections of a loop share: the receive buffer, the frame limit, the budgets for unfinished frames.
@@ -34,10 +31,13 @@ class Receiver:
     And buffers for large frames, which are used again: new memory costs as much as the check of what comes into it.
     """
 
-    __slots__ = ("_spares", "budget", "buffer", "frame_bytes_max", "large_budget")
+    __slots__ = ("_spares", "budget", "buffer", "data", "frame_bytes_max", "large_budget", "tick")
 
     def __init__(self, frame_bytes_max: int, budget: Budget, large_budget: Budget | None = None) -> None:
-        self.buffer = memoryview(bytearray(RECEIVE_BYTES))
+        self.data = bytearray(RECEIVE_BYTES)
+        self.buffer = memoryview(self.data)
+        self.tick = 0
+        """The time, as exact as anybody needs it of a connection."""
         self.frame_bytes_max = frame_bytes_max
         self.budget = budget
         self.large_budget = large_budget or budget
@@ -166,7 +166,8 @@ class FrameProtocol:
         self._stopped = False
         backlog, self._backlog = self._backlog, b""
         if backlog:
-            self._cut(memoryview(bytearray(backlog)))
+            data = bytearray(backlog)
+            self._cut(memoryview(data), data, len(data))
 
     def drop_frames(self) -> None:
         """The connection is gone: give everything back."""
@@ -183,7 +184,7 @@ class FrameProtocol:
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._rest is None:
-            self._cut(self._receiver.buffer[:nbytes])
+            self._cut(self._receiver.buffer, self._receiver.data, nbytes)
         else:
             self._filled += nbytes
             self.progressed()
@@ -191,20 +192,23 @@ class FrameProtocol:
 
     # --- cutting ------------------------------------------------------------------------------------------------------
 
-    def _cut(self, data: memoryview) -> None:
-        position, end, most = 0, len(data), self._receiver.frame_bytes_max
+    def _cut(self, view: memoryview, data: bytearray, end: int) -> None:
+        """The view is of the data, of which the bytes up to `end` came."""
+        position, most = 0, self._receiver.frame_bytes_max
         self.frames_begin()
         try:
             while position + SIZE_BYTES <= end:
                 if self._stopped:
                     break
-                (size,) = _size_at(data, position)
-                if not 0 <= size <= most:
-                    read_size(data, position, most)  # which says what is wrong with it
+                size = 0
+                for at in range(position, position + SIZE_BYTES):
+                    size = size << 8 | data[at]
+                if size > most:
+                    read_size(view, position, most)  # which says what is wrong with it
                 stop = position + SIZE_BYTES + size
                 if stop > end:
                     break
-                self.frame_received(data[position + SIZE_BYTES : stop])
+                self.frame_received(view[position + SIZE_BYTES : stop])
                 position = stop
         except ProtocolError as error:
             self.frames_end()
@@ -213,9 +217,9 @@ class FrameProtocol:
         self.frames_end()
         if position < end:
             if self._stopped:
-                self._backlog += bytes(data[position:])
+                self._backlog += bytes(view[position:end])
             else:
-                self._keep(data[position:])
+                self._keep(view[position:end])
 
     def _keep(self, part: memoryview) -> None:
         """The start of a frame gets a buffer of its own."""

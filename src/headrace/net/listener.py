@@ -72,7 +72,6 @@ class Listener:
         "name",
         "receiver",
         "stopwatch",
-        "tick",
     )
 
     def __init__(
@@ -94,10 +93,13 @@ class Listener:
         self.crowd = crowd or Crowd()
         self.stopwatch = stopwatch or Stopwatch(lambda: 0)
         self.receiver = Receiver(self.limits.frame_bytes, self.budget, large_budget)
-        self.tick = 0
         self.connections: dict[int, Connection] = {}
         self._binding: Binding | None = None
         self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def tick(self) -> int:
+        return self.receiver.tick
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the address, whose port was chosen by the system if it was 0."""
@@ -187,7 +189,7 @@ class Listener:
     # --- time ---------------------------------------------------------------------------------------------------------
 
     def _ticked(self) -> None:
-        self.tick += 1
+        self.receiver.tick += 1
         self._timer = asyncio.get_running_loop().call_later(TICK_MS / 1000, self._ticked)
         # A sweep over all connections costs microseconds for thousands, but not on every tick.
         if self.tick % 4 == 0:

@@ -1,12 +1,15 @@
 cimport cython
 
 
+cdef Py_ssize_t _HEAD_BYTES
+cdef Py_ssize_t _OFFSET_BYTES
+
+
 cdef class CommitFrame:
-    cdef public tuple _fixed
-    cdef public bint _has_epochs
+    cdef public list _fixed
+    cdef public Py_ssize_t _free_bytes
     cdef public bytes _head
-    cdef public tuple _no_epochs
-    cdef public object _unpack
+    cdef public bytes _last
     cdef public Py_ssize_t size_bytes
-    @cython.locals(found=tuple)
+    @cython.locals(data=bytes, fixed=bytes, place=bytes, places=list, position=Py_ssize_t)
     cpdef tuple read(self, frame)

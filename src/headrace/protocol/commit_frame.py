@@ -1,13 +1,12 @@
 # cython: language_level=3, annotation_typing=False, nonecheck=True
 """An OffsetCommit request that is sent again and again, with other offsets each time. PURE.
 
-All else in its frame are the same bytes as before: they are compared, and only the offsets and leader epochs are read.
+All else in its frame are the same bytes as before: they are compared. The offsets and leader epochs are not even read:
+records have them in the same bytes.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
-from struct import Struct
 from typing import Final
 
 from headrace.protocol import messages as m
@@ -17,8 +16,8 @@ from headrace.protocol.wire import uvarint
 FLEXIBLE_SINCE: Final = 8
 EPOCHS_SINCE: Final = 6
 IDS_SINCE: Final = 10
-NO_EPOCH: Final = -1
 
+_NO_EPOCH: Final = b"\xff\xff\xff\xff"
 _OFFSET_BYTES: Final = 8
 _EPOCH_BYTES: Final = 4
 _HEAD_BYTES: Final = 8  # key, version, correlation id
@@ -27,24 +26,20 @@ _HEAD_BYTES: Final = 8  # key, version, correlation id
 class CommitFrame:
     """The frames that are such a request but for the correlation id, the offsets and the leader epochs."""
 
-    __slots__ = ("_fixed", "_has_epochs", "_head", "_no_epochs", "_unpack", "size_bytes")
+    __slots__ = ("_fixed", "_free_bytes", "_head", "_last", "size_bytes")
 
     def __init__(self, body: m.OffsetCommitRequest, version: int, client_id: str | None) -> None:
         frame = b"".join(write_request(body, version, 0, client_id))[SIZE_BYTES:]
-        self._has_epochs = version >= EPOCHS_SINCE
-        free_bytes = _OFFSET_BYTES + (_EPOCH_BYTES if self._has_epochs else 0)
-        layout, start = ">4s4s", _HEAD_BYTES
-        fixed: list[bytes] = []
+        self._free_bytes = _OFFSET_BYTES + (_EPOCH_BYTES if version >= EPOCHS_SINCE else 0)
+        self._fixed: list[bytes] = []
+        """What stands before each partition's place."""
+        start = _HEAD_BYTES
         for position in _offset_positions(body, version, len(frame)):
-            layout += f"{position - start}s" + ("qi" if self._has_epochs else "q")
-            fixed.append(frame[start:position])
-            start = position + free_bytes
-        fixed.append(frame[start:])
+            self._fixed.append(frame[start:position])
+            start = position + self._free_bytes
+        self._last = frame[start:]
         self._head = frame[:4]
-        self._fixed = tuple(fixed)
-        self._no_epochs = (NO_EPOCH,) * (len(fixed) - 1)
         self.size_bytes = len(frame)
-        self._unpack = _struct(f"{layout}{len(frame) - start}s").unpack
 
     @classmethod
     def of(cls, body: m.OffsetCommitRequest, version: int, client_id: str | None) -> CommitFrame | None:
@@ -52,19 +47,22 @@ class CommitFrame:
         parts = [body, *body.topics, *(partition for topic in body.topics for partition in topic.partitions)]
         return None if any(part.unknown_tags for part in parts) else cls(body, version, client_id)
 
-    def read(self, frame: memoryview) -> tuple[bytes, tuple[int, ...], tuple[int, ...]] | None:
-        """Correlation id, offsets and leader epochs of such a frame; None when it is another request."""
+    def read(self, frame: memoryview) -> tuple[bytes, list[bytes]] | None:
+        """Correlation id, and of each partition the offset and the leader epoch; None when it is another request."""
         if len(frame) != self.size_bytes:
             return None
-        found = self._unpack(frame)
-        if found[0] != self._head:
+        data = bytes(frame)
+        if not data.startswith(self._head):
             return None
-        if self._has_epochs:
-            return (found[1], found[3::3], found[4::3]) if found[2::3] == self._fixed else None
-        return (found[1], found[3::2], self._no_epochs) if found[2::2] == self._fixed else None
-
-
-_struct = lru_cache(256)(Struct)  # those of the members of a group are the same
+        position, places = _HEAD_BYTES, []
+        for fixed in self._fixed:
+            if not data.startswith(fixed, position):
+                return None
+            position += len(fixed)
+            place = data[position : position + self._free_bytes]
+            places.append(place if self._free_bytes > _OFFSET_BYTES else place + _NO_EPOCH)
+            position += self._free_bytes
+        return (data[4:_HEAD_BYTES], places) if data.startswith(self._last, position) else None
 
 
 def _offset_positions(body: m.OffsetCommitRequest, version: int, end: int) -> list[int]:

@@ -1,6 +1,7 @@
 cimport cython
 
 from headrace.coordinator.offsets.records cimport put_away
+from headrace.coordinator.offsets.store cimport OffsetStore
 
 
 cdef class CommitPlan:
@@ -10,11 +11,11 @@ cdef class CommitPlan:
     cdef public list _topics
     cdef public object body
     cdef public object group_id
-    cdef public list packs
+    cdef public list records
     cdef public object response
     cdef public Py_ssize_t size_bytes
     cdef public object version
-    @cython.locals(number=Py_ssize_t)
-    cpdef decide(self, tuple offsets, tuple epochs, shard, now_ms, list rows, record_offset)
+    @cython.locals(number=Py_ssize_t, store=OffsetStore)
+    cpdef decide(self, list places, shard, now_ms, list rows, record_offset)
     cpdef bint holds(self, image)
     cpdef refused(self, error)

@@ -7,9 +7,8 @@ as the topics are the same; whether the member may still commit is asked each ti
 
 from __future__ import annotations
 
-from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from headrace.coordinator.offsets.records import ID_TAG, WITH_ID, encode_key, put_away
 from headrace.coordinator.shard import RECORD_OVERHEAD_BYTES
@@ -23,6 +22,11 @@ if TYPE_CHECKING:
     from headrace.coordinator.groups.shard import GroupShard
 
 
+_START: Final = Struct(">h").pack(WITH_ID)
+_pack_time = Struct(">q").pack
+_FIXED_BYTES: Final = 2 + 8 + 4 + 8
+
+
 class CommitPlan:
     """Of one request, all of whose partitions there are, and none of which has too much metadata."""
 
@@ -33,7 +37,7 @@ class CommitPlan:
         "_topics",
         "body",
         "group_id",
-        "packs",
+        "records",
         "response",
         "size_bytes",
         "version",
@@ -48,8 +52,8 @@ class CommitPlan:
         self._generation = body.generation_id_or_member_epoch
         self._image = image
         self._topics = [(topic_id, image.topics[topic_id]) for topic_id in topic_ids]
-        self.packs: list[tuple[str, int, bytes, Any, bytes, bytes]] = []
-        """Of each partition: topic, index, key, how its value is packed, its metadata, and what follows its time."""
+        self.records: list[tuple[str, int, bytes, bytes, bytes]] = []
+        """Of each partition: topic, index, key, its metadata, and what follows its time."""
         self.size_bytes = 0
         """Of the records, as far as a batch has room for them."""
         for asked, (topic_id, topic) in zip(body.topics, self._topics, strict=True):
@@ -57,23 +61,16 @@ class CommitPlan:
                 key = encode_key(body.group_id, topic.name, partition.partition_index)
                 text = (partition.committed_metadata or "").encode()
                 before, after = uvarint(len(text) + 1) + text, ID_TAG + topic_id
-                value = _struct(len(before))
-                self.packs.append((topic.name, partition.partition_index, key, value.pack, before, after))
-                self.size_bytes += len(key) + value.size + RECORD_OVERHEAD_BYTES
+                self.records.append((topic.name, partition.partition_index, key, before, after))
+                self.size_bytes += len(key) + _FIXED_BYTES + len(before) + len(after) + RECORD_OVERHEAD_BYTES
         self.response = self.refused(Error.NONE)
         """When all is well. Nobody changes it."""
 
     def decide(
-        self,
-        offsets: tuple[int, ...],
-        epochs: tuple[int, ...],
-        shard: GroupShard,
-        now_ms: int,
-        rows: list[Row],
-        record_offset: int,
+        self, places: list[bytes], shard: GroupShard, now_ms: int, rows: list[Row], record_offset: int
     ) -> m.OffsetCommitResponse:
-        """What `Offsets.commit` of the request with these offsets says, while it `holds`. What that would write is put
-        into `rows`, and replayed, the first record as that at `record_offset`."""
+        """What `Offsets.commit` of the request with these offsets and leader epochs says, while it `holds`. What that
+        would write is put into `rows`, and replayed, the first record as that at `record_offset`."""
         group_id, body, offsets_of = self.group_id, self.body, shard.offsets
         group = known = shard.context.groups.get(group_id)
         try:
@@ -86,11 +83,11 @@ class CommitPlan:
             return self.refused(refused.error)
         if self._member_id:
             group.committed(self._member_id, now_ms)
-        put = offsets_of.store.put
-        for number, (topic, index, key, pack, before, after) in enumerate(self.packs):
-            value = pack(WITH_ID, offsets[number], epochs[number], before, now_ms, after)
+        store, time = offsets_of.store, _pack_time(now_ms)
+        for number, (topic, index, key, before, after) in enumerate(self.records):
+            value = b"".join((_START, places[number], before, time, after))
             rows.append((key, value, (), now_ms))
-            put(group_id, topic, index, put_away(value, record_offset))
+            store.put(group_id, topic, index, put_away(value, record_offset))
             record_offset += 1
         if known is None:
             offsets_of.know(group_id)
@@ -127,8 +124,3 @@ def answer_to_all(body: m.OffsetCommitRequest, error: Error) -> m.OffsetCommitRe
             for topic in body.topics
         ]
     )
-
-
-@lru_cache(64)
-def _struct(before_bytes: int) -> Struct:
-    return Struct(f">hqi{before_bytes}sq{len(ID_TAG) + 16}s")
