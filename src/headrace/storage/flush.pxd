@@ -15,3 +15,9 @@ cdef class Unsynced:
     cdef public object settled_point
     cdef public object write_back_at
     cpdef _sync_closed(self)
+
+
+cdef class _Flush:
+    cdef public object _flushed
+    cdef public Unsynced _unsynced
+    cdef public object offset

@@ -89,7 +89,7 @@ class Unsynced:
         self._closed: list[Segment] = []
         self._side_files: dict[str, None] = {}
         self._first_files: list[str] = []
-        self._flushing: list[_Mark] = []
+        self._flushing: list[_Flush] = []
         self._settling: _Mark | None = None
         self._wants_settling = False
         self.is_new_folder = False
@@ -143,8 +143,8 @@ class Unsynced:
         active = self._segments.active
         self.point = min(self.point, offset)
         self.settled_point = min(self.settled_point, active.base_offset)
-        for mark in self._flushing:
-            mark.offset = min(mark.offset, offset)
+        for flush in self._flushing:
+            flush.offset = min(flush.offset, offset)
         if self._settling is not None:
             self._settling.offset = min(self._settling.offset, active.base_offset)
         self._closed = [segment for segment in self._closed if segment.base_offset < active.base_offset]
@@ -164,18 +164,11 @@ class Unsynced:
 
     def flush(self, end_offset: int, flushed: Flushed) -> None:
         """Calls `flushed` when all batches before `end_offset` are durable. Raises when the disk is offline."""
-        mark = _Mark(end_offset)
-
-        def done(error: DiskError | None) -> None:
-            self._flushing.remove(mark)
-            if error is None and mark.offset > self.point:
-                self.point = mark.offset
-            flushed(error)
-
+        flush = _Flush(self, end_offset, flushed)
         file = self._segments.active.file
         self._sync_closed()
-        self._flushing.append(mark)
-        self._flusher.sync(file, done)
+        self._flushing.append(flush)
+        self._flusher.sync(file, flush)
 
     def settle(self) -> None:
         """Makes durable what a restart wants to find of the segments before the active one, sooner or later."""
@@ -305,6 +298,24 @@ class _Mark:
 
     def __init__(self, offset: int) -> None:
         self.offset = offset
+
+
+class _Flush:
+    """One that is under way, up to an offset, and who is told of its end."""
+
+    __slots__ = ("_flushed", "_unsynced", "offset")
+
+    def __init__(self, unsynced: Unsynced, offset: int, flushed: Flushed) -> None:
+        self._unsynced = unsynced
+        self.offset = offset
+        self._flushed = flushed
+
+    def __call__(self, error: DiskError | None) -> None:
+        unsynced = self._unsynced
+        unsynced._flushing.remove(self)
+        if error is None and self.offset > unsynced.point:
+            unsynced.point = self.offset
+        self._flushed(error)
 
 
 def _ignore(error: DiskError | None) -> None:

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Group commit: all that waits for a sync shares one, off the loop, while appends go on.
 
 A wait joins the group that is being collected. When the worker is free, the group goes to it as one job; its answers

@@ -171,13 +171,18 @@ class LocalFile(File):
         self._is_random = False
 
     def write(self, position: int, buffers: Sequence[Bytes]) -> int:
+        is_one = len(buffers) == 1
         try:
-            written = os.pwritev(self._descriptor, buffers, position)
+            written = (
+                os.pwrite(self._descriptor, buffers[0], position)
+                if is_one
+                else os.pwritev(self._descriptor, buffers, position)
+            )
         except OSError as error:
             if error.errno != errno.EINVAL or len(buffers) <= _VECTOR_LENGTH_MAX:
                 raise self._error(error) from error
             written = 0  # too many buffers for one call
-        size = len(buffers[0]) if len(buffers) == 1 else sum(map(len, buffers))
+        size = len(buffers[0]) if is_one else sum(map(len, buffers))
         # Short when the disk is about to be full, above 2 GB, or with too many buffers: then the rest says which.
         return size if written == size else self._write_rest(position, buffers, written, size)
 
