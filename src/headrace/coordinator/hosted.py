@@ -208,13 +208,13 @@ class HostedShard:
     # ----------------------------------------------------------------------------------------------------------- asking
 
     def ask(self, operation: Operation[Any], reply: Reply) -> None:
+        now_ms = self._host.now_ms()
         if self._asked_again:
-            self._decide_again()
+            self._decide_again(now_ms)
         shard = self._shard
         if shard is None or self.refusal:
             reply.refuse(self.refusal)
             return
-        now_ms = self._host.now_ms()
         try:
             outcome = operation(shard, now_ms)
         except Refused as refused:
@@ -261,7 +261,7 @@ class HostedShard:
     def _do(self, event: Callable[[], Outcome], now_ms: int) -> None:
         """What nobody asked for. Should it fail, the state can't be relied on."""
         if self._asked_again:
-            self._decide_again()
+            self._decide_again(now_ms)
             if self._shard is None:
                 return  # that failed, and the event is of a state that was thrown away
         try:
@@ -274,10 +274,10 @@ class HostedShard:
 
     # ---------------------------------------------------------------------------------------------------------- writing
 
-    def _decide_again(self) -> None:
+    def _decide_again(self, now_ms: int) -> None:
         asked, self._asked_again = self._asked_again, []
         assert self._shard is not None
-        shard, now_ms, offset = self._shard, self._host.now_ms(), self._next_offset
+        shard, offset = self._shard, self._next_offset
         batches, size_bytes, limit = self._batches, self._batch_bytes, self._limit_bytes()
         rows: list[Row] | None = batches[-1][1] if batches and batches[-1][0] is None else None
         replies: list[tuple[Reply, Message]] = []
@@ -375,16 +375,15 @@ class HostedShard:
             self._is_dirty = True
             self._host.write_soon(self)
 
-    def write(self) -> None:
+    def write(self, now_ms: int) -> None:
         """At the end of the round, or before a marker: appends what was decided."""
         if self._asked_again:
-            self._decide_again()
+            self._decide_again(now_ms)
         if not self._is_dirty:
             return
         partition, batches = self._partition, self._batches
         assert partition is not None
         self._is_dirty, self._batches, self._batch_bytes = False, [], 0
-        now_ms = self._host.now_ms()
         first_offset = self._next_offset - sum([len(records) for _, records in batches])
         try:
             for stamp, records in batches:
@@ -433,7 +432,7 @@ class HostedShard:
         self, marker: memoryview, stamp: ProducerStamp, is_commit: bool, now_ms: int, transaction_version: int
     ) -> Appended:
         """The end of a transaction, which is written behind all that was decided before it. Raises Refused."""
-        self.write()
+        self.write(now_ms)
         partition = self._host.find(self.index)
         appended = partition.append_own(marker, now_ms, transaction_version)
         if self._shard is not None and not self.refusal:

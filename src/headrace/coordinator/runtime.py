@@ -241,8 +241,9 @@ class Runtime(Generic[S]):
 
     def _write(self) -> None:
         to_write, self._to_write = self._to_write, []
+        now_ms = self.now_ms()
         for hosted in to_write:
-            hosted.write()
+            hosted.write(now_ms)
         self._replicas.flush_now()
 
     def bring_about(self, effect: Effect) -> None:
