@@ -51,7 +51,7 @@ class CommitFrame:
         """Correlation id, and of each partition the offset and the leader epoch; None when it is another request."""
         if len(frame) != self.size_bytes:
             return None
-        data = bytes(frame)
+        data = frame.tobytes()
         if not data.startswith(self._head):
             return None
         position, places = _HEAD_BYTES, []

@@ -33,6 +33,7 @@ _unpack_int32 = Struct(">i").unpack_from
 _int32 = Struct(">i").pack
 _value_start = Struct(">hqi")
 _int64 = Struct(">q")
+_pack_int64 = _int64.pack
 _KIND_BYTES: Final = _int16(KIND)
 ID_TAG: Final = b"\x01\x00\x10"
 """One tagged field, the first, of 16 bytes."""
@@ -122,7 +123,7 @@ def stored(kind: int, value: bytes, record_offset: int) -> bytes:
 
 def put_away(value: bytes, record_offset: int) -> bytes:
     """The same of what `encode_commit` has written, and so needs no look."""
-    return _int64.pack(record_offset) + value
+    return _pack_int64(record_offset) + value
 
 
 def committed_of(kept: bytes) -> Committed:
