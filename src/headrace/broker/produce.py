@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_NO_ERROR: Final = Error.NONE
 LEADERS_SINCE: Final = 10
 """From this version on, who asked the wrong broker is told the right one (KIP-951)."""
 TOPIC_IDS_SINCE: Final = 13
@@ -292,7 +293,7 @@ class Produce:
     def _appended(
         self, partition: Partition, appended: Appended, answer: Answer, acks: int, waiting: list[Waiting]
     ) -> None:
-        answer.error_code = Error.NONE
+        answer.error_code = _NO_ERROR
         answer.base_offset = appended.first_offset
         answer.log_append_time_ms = appended.log_append_time
         answer.log_start_offset = appended.log_start_offset

@@ -50,6 +50,7 @@ TELL_LOAD_S: Final = 1.0
 NEVER_S: Final = float("inf")
 
 _BATCH_OVERHEAD_BYTES: Final = 61
+_UNCOMPRESSED: Final = Compression.NONE
 
 Batch = tuple[ProducerStamp | None, list[Row]]
 
@@ -415,7 +416,7 @@ class HostedShard:
         stamp: ProducerStamp | None,
         records: list[Row],
     ) -> memoryview:
-        if stamp is None and self._host.compression is Compression.NONE:  # as nearly always
+        if stamp is None and self._host.compression is _UNCOMPRESSED:  # as nearly always
             return build_rows(records)
         producer_id, producer_epoch = stamp or (NO_PRODUCER, NO_EPOCH)
         return memoryview(

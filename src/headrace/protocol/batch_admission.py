@@ -30,6 +30,7 @@ _MAGIC_AT: Final = 16
 _OLD_LENGTH_MIN: Final = 14  # of a message of format 0, the shortest that there was
 RECORD_SIZE_BYTES_MIN: Final = 7
 """A byte each for length, attributes, timestamp, offset, key, value and headers."""
+_ZSTD: Final = Compression.ZSTD
 _ZSTD_SINCE_VERSION: Final = 7  # of Produce (KIP-110)
 _FORBIDDEN_BITS: Final = CONTROL_BIT | DELETE_HORIZON_BIT | TIMESTAMP_TYPE_BIT
 
@@ -53,7 +54,7 @@ def admit(records: memoryview | None, version: int) -> Batch:
         raise _unreadable(records, error) from error
     attributes = batch.attributes
     compression = attributes & COMPRESSION_MASK
-    if compression >= Compression.ZSTD and (compression > Compression.ZSTD or version < _ZSTD_SINCE_VERSION):
+    if compression >= _ZSTD and (compression > _ZSTD or version < _ZSTD_SINCE_VERSION):
         raise Refused(
             Error.UNSUPPORTED_COMPRESSION_TYPE,
             f"Compression {compression} can't be used in version {version} of Produce; zstd needs version 7.",

@@ -22,7 +22,7 @@ from headrace.storage.append import PRODUCE_VERSION, Appended, Prepared
 from headrace.storage.disk import DiskError
 from headrace.storage.epochs import EpochEnd
 from headrace.storage.log import Log
-from headrace.storage.producer_state import Origin
+from headrace.storage.producer_state import COORDINATOR
 
 logger = logging.getLogger(__name__)
 
@@ -252,7 +252,7 @@ class Partition:
             records,
             self.leader_epoch,
             now_ms,
-            Origin.COORDINATOR,
+            COORDINATOR,
             transaction_version=transaction_version,
             prepared=prepared,
         )

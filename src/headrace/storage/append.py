@@ -19,11 +19,12 @@ from headrace.protocol.compression import Compression
 from headrace.protocol.kernel import Records
 from headrace.protocol.record_admission import RecordRules
 from headrace.protocol.records import records_of
-from headrace.storage.producer_state import Origin
+from headrace.storage.producer_state import CLIENT, Origin
 
 PRODUCE_VERSION: Final = 13
 """Of Produce, whose rules apply when the caller names no other."""
 
+_UNCOMPRESSED: Final = Compression.NONE
 _CODECS: Final = {
     CompressionType.PRODUCER: None,
     CompressionType.UNCOMPRESSED: Compression.NONE,
@@ -113,7 +114,7 @@ class LeaderRules:
 
         Sets the time of the append where the topic wants it. Raises Refused, with Kafka's error code.
         """
-        if origin is Origin.CLIENT:
+        if origin is CLIENT:
             batches = [admit(records, produce_version)]
         else:
             batches = sound_batches(records)
@@ -152,11 +153,11 @@ class LeaderRules:
         compression = records[ATTRIBUTES_AT] & COMPRESSION_MASK
         if self.codec is not None and compression != self.codec:
             return True
-        return self.opens_all and compression != Compression.NONE
+        return self.opens_all and compression != _UNCOMPRESSED
 
     def prepare(self, records: bytes, produce_version: int, now_ms: int) -> Prepared:
         """A job for a worker: what a client sent, ready to be appended. Raises Refused."""
-        content, batches = self.admit(memoryview(bytearray(records)), Origin.CLIENT, produce_version, now_ms)
+        content, batches = self.admit(memoryview(bytearray(records)), CLIENT, produce_version, now_ms)
         return Prepared(self, content, batches, now_ms)
 
     def _needs_recompression(self, batch: Batch) -> bool:

@@ -47,6 +47,12 @@ class Origin(Enum):
     REPLICATION = 2
 
 
+CLIENT: Final = Origin.CLIENT
+COORDINATOR: Final = Origin.COORDINATOR
+_REPLICATION: Final = Origin.REPLICATION
+"""By names of their own: to look up a member of an enumeration takes as long as ten attributes."""
+
+
 class AppendedBatch(NamedTuple):
     """A batch that is in the log: what a duplicate of it is answered with."""
 
@@ -143,7 +149,7 @@ class ProducerState:
     def check(self, batch: Batch, origin: Origin, transaction_version: int = 0) -> AppendedBatch | None:
         """None when the batch may be appended, else the batch that it repeats; Refused when it may not be."""
         producer = self.producers.get(batch.producer_id)
-        if producer is None or origin is Origin.REPLICATION:
+        if producer is None or origin is _REPLICATION:
             return None
         attributes = batch.attributes
         if attributes & CONTROL_BIT:
@@ -155,7 +161,7 @@ class ProducerState:
                 Error.INVALID_PRODUCER_EPOCH,
                 f"Producer {batch.producer_id} has epoch {batch.producer_epoch}, and epoch {epoch} has been seen.",
             )
-        if origin is Origin.CLIENT:
+        if origin is CLIENT:
             expected = producer.next_sequence if batch.producer_epoch == epoch else 0
             if batch.base_sequence != expected:
                 duplicate = producer.duplicate_of(batch) if batch.producer_epoch == epoch else None
