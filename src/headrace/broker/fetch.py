@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Fetch: records from partitions, now or when there are enough of them.
 
 A fetch is a plain object on the loop. It gathers what lies where; if that is too little it waits, watched by its
@@ -13,8 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.broker.fetch_memory import ReplyMemory
-from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, impatient, is_at_hand, point_out, read
-from headrace.broker.fetch_session import Context, Sessions
+from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, is_at_hand, point_out, read
+from headrace.broker.fetch_session import Context, FetchedPartition, Sessions
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.net.connection import Connection, Slot
@@ -23,7 +24,7 @@ from headrace.protocol.frame import Request, write_response
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait
-from headrace.storage.disk import ReadWouldWait
+from headrace.storage.disk import IMPATIENT, ReadWouldWait
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -130,12 +131,11 @@ class Fetching:
     def advance(self) -> m.FetchResponse | None:
         """The reply, or None when it comes later, in a slot that was taken for it."""
         try:
-            gathered, limit_bytes = self._gather()
+            gathered, size_bytes, limit_bytes = self._gather()
         except ReadWouldWait as cold:
             self._later()
             self._fetch.workers.run(cold.warm, self._warmed)
             return None
-        size_bytes = sum([part.size_bytes for part in gathered])
         min_bytes = min(self._min_bytes, limit_bytes)
         if not self._is_last and size_bytes < min_bytes and _may_wait(gathered):
             missing_bytes = min_bytes - sum([part.fetched.found_bytes for part in gathered if part.fetched is not None])
@@ -152,25 +152,27 @@ class Fetching:
                 part.release()
         return self._read(gathered)
 
-    def _gather(self) -> tuple[list[Gathered], int]:
-        """What there is, and how much there may be at most."""
+    def _gather(self) -> tuple[list[Gathered], int, int]:
+        """What there is, how much that is, and how much there may be at most."""
         fetch, terms = self._fetch, self._terms
         left_bytes = limit_bytes = min(self._max_bytes, fetch.memory.share_bytes)
         gathered: list[Gathered] = []
-        is_first = True
+        all_bytes = 0
+        token = IMPATIENT.set(self._warmings < WARMINGS_MAX)
         try:
-            with impatient(self._warmings < WARMINGS_MAX):
-                for wanted in self._context.partitions:
-                    part = gather(fetch.replicas, wanted, terms, left_bytes, min_one_batch=is_first)
-                    gathered.append(part)
-                    if size_bytes := part.size_bytes:
-                        is_first = False
-                        left_bytes = max(0, left_bytes - size_bytes)
+            for wanted in self._context.partitions:
+                part = gather(fetch.replicas, wanted, terms, left_bytes, not all_bytes)
+                gathered.append(part)
+                if part.fetched is not None:
+                    all_bytes += part.fetched.size_bytes
+                    left_bytes = max(0, limit_bytes - all_bytes)
         except BaseException:
             for part in gathered:
                 part.release()
             raise
-        return gathered, limit_bytes
+        finally:
+            IMPATIENT.reset(token)
+        return gathered, all_bytes, limit_bytes
 
     def _read(self, gathered: list[Gathered]) -> m.FetchResponse | None:
         memory, cold = self._fetch.memory, ColdRead()
@@ -181,10 +183,13 @@ class Fetching:
                 except Exception as error:
                     part.fail(error, self._terms.version)
         if cold:
-            self._later()
-            self._fetch.workers.run(cold, lambda result, error: self._was_read(gathered, cold, error))
+            self._read_cold(gathered, cold)
             return None
         return self._reply(gathered)
+
+    def _read_cold(self, gathered: list[Gathered], cold: ColdRead) -> None:
+        self._later()
+        self._fetch.workers.run(cold, lambda result, error: self._was_read(gathered, cold, error))
 
     def _send(self, gathered: list[Gathered], size_bytes: int) -> bool:
         """Leaves reading and sending to a worker, if it may."""
@@ -210,16 +215,18 @@ class Fetching:
         return True
 
     def _reply(self, gathered: list[Gathered]) -> m.FetchResponse:
+        results: list[tuple[FetchedPartition, m.FetchResponse.PartitionData]] = []
+        has_errors = False
         for part in gathered:
             if part.fetched is not None:
                 self._count(part)
                 part.release()
             if part.data.error_code:
                 self._count_error(part)
-        response = self._context.reply(
-            [(part.wanted, part.data) for part in gathered], is_follower=self._terms.is_follower
-        )
-        if self._terms.version >= LEADER_HINT_VERSION and any(part.data.error_code for part in gathered):
+                has_errors = True
+            results.append((part.wanted, part.data))
+        response = self._context.reply(results, self._terms.is_follower)
+        if has_errors and self._terms.version >= LEADER_HINT_VERSION:
             hint_leaders(response, self._fetch.replicas.image, self._connection.listener.name)
         return response
 

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """The memory of replies to fetches, over all connections (hazard 15: a client that never reads).
 
 A listener stops reading from a client that does not take its replies, but by then it may have one of 50 MB, and there

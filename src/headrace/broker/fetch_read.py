@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """What a fetch gets of one partition: first where it lies and what is to be said of it, then the bytes.
 
 Both are done on the loop as long as all that is read is in memory. What is not, a worker reads.
@@ -84,7 +85,7 @@ class Gathered:
 
 
 def gather(
-    replicas: Replicas, wanted: FetchedPartition, terms: Terms, limit_bytes: int, *, min_one_batch: bool
+    replicas: Replicas, wanted: FetchedPartition, terms: Terms, limit_bytes: int, min_one_batch: bool
 ) -> Gathered:
     """Raises ReadWouldWait when it has to look at something that is not in memory, while IMPATIENT is set."""
     try:
@@ -133,7 +134,7 @@ def _gather(
     size_max = min(wanted.max_bytes, limit_bytes)
     if offset == log.log_end_offset or (size_max <= 0 and not min_one_batch and offset >= log.log_start_offset):
         return Gathered(wanted, data, partition, None)
-    fetched = log.read(offset, max(0, size_max), offset_max, min_one_batch=min_one_batch)
+    fetched = log.read(offset, max(0, size_max), offset_max, min_one_batch)
     if not fetched.size_bytes:
         return Gathered(wanted, data, partition, None)
     try:
@@ -264,11 +265,10 @@ def is_at_hand(gathered: list[Gathered]) -> bool:
     """All that it gets is in memory, and nobody reads it from a cold disk for the first time."""
     for part in gathered:
         if part.fetched is not None:
-            part.is_at_hand = all(
-                piece.file.is_at_hand(piece.position, piece.size_bytes) for piece in part.fetched.pieces
-            )
-            if not part.is_at_hand:
-                return False
+            for piece in part.fetched.pieces:
+                if not piece.file.is_at_hand(piece.position, piece.size_bytes):
+                    return False
+            part.is_at_hand = True
     return True
 
 

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Fetch sessions (KIP-227): a client that fetches the same partitions again and again names only what changed. PURE.
 
 A full fetch (epoch 0) may open a session, whose id the reply carries. Each fetch after it is incremental: it says which
@@ -143,7 +144,7 @@ class Context:
         context.error = error
         return context
 
-    def reply(self, results: list[Result], *, is_follower: bool = False) -> m.FetchResponse:
+    def reply(self, results: list[Result], is_follower: bool = False) -> m.FetchResponse:
         """The reply to the client, with the results that it has to be told of. Called once."""
         if self.error:
             return m.FetchResponse(error_code=self.error, session_id=NO_SESSION)
@@ -155,7 +156,7 @@ class Context:
             if session.epoch != self._expected_epoch:
                 # The same fetch came twice, and the other one was answered: only one of them may count.
                 return m.FetchResponse(error_code=Error.INVALID_FETCH_SESSION_EPOCH, session_id=session_id)
-            results = [result for result in results if self._tell(session, *result)]
+            results = [result for result in results if self._tell(session, result[0], result[1])]
         return m.FetchResponse(session_id=session_id, responses=_by_topic(results))
 
     def _tell(self, session: Session, partition: FetchedPartition, data: PartitionData) -> bool:

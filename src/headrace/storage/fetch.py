@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Reading a log: batches from an offset on, what was aborted among them, and offsets by time.
 
 Every lookup is a binary search over segments, one in an index, and a short walk.
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from headrace.storage.segment import Segment
 
 
-def read(log: Log, offset: int, bytes_max: int, offset_max: int, *, min_one_batch: bool = True) -> Fetched:
+def read(log: Log, offset: int, bytes_max: int, offset_max: int, min_one_batch: bool = True) -> Fetched:
     """Batches from the one that holds `offset`, up to `offset_max` (out) and about `bytes_max` bytes.
 
     The first batch comes whole, however large, unless `min_one_batch` says otherwise; the last may be cut. An offset

@@ -2,6 +2,7 @@ cimport cython
 
 from headrace.protocol.batch cimport Batch
 from headrace.storage.flush cimport Unsynced
+from headrace.storage.read cimport Fetched
 from headrace.storage.segment cimport Segment
 
 
@@ -42,5 +43,6 @@ cdef class Log:
     @cython.locals(active=Segment)
     cpdef _segment_for(self, size_bytes, batches, last_offset, now_ms)
     cpdef set_high_watermark(self, offset)
+    cpdef Fetched read(self, offset, bytes_max, offset_max, bint min_one_batch=*)
     cpdef flush(self, flushed)
     cpdef require_online(self)

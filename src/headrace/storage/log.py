@@ -470,9 +470,9 @@ class Log:
 
     # --------------------------------------------------------------------------------------------------------- reading
 
-    def read(self, offset: int, bytes_max: int, offset_max: int, *, min_one_batch: bool = True) -> Fetched:
+    def read(self, offset: int, bytes_max: int, offset_max: int, min_one_batch: bool = True) -> Fetched:
         """Batches from the one that holds `offset`, up to `offset_max` (out) and about `bytes_max` bytes."""
-        return fetch.read(self, offset, bytes_max, offset_max, min_one_batch=min_one_batch)
+        return fetch.read(self, offset, bytes_max, offset_max, min_one_batch)
 
     def aborted_in(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """The aborted transactions that have records from `start_offset` (in) to `end_offset` (out)."""

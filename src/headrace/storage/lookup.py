@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Finding a batch in a segment: by offset, by time. Binary search in an index, then a short walk over headers.
 
 The cost follows index.interval.bytes and the size of a batch, never what is stored. An index that leads to something

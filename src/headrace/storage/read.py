@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """What a read of a log gives: pieces of files, to be sent without a copy, or their bytes."""
 
 from __future__ import annotations
