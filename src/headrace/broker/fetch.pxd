@@ -3,18 +3,22 @@ cimport cython
 from headrace.broker.fetch_memory cimport ReplyMemory
 from headrace.broker.fetch_read cimport ColdRead, Gathered, Terms
 from headrace.broker.fetch_session cimport Context, FetchedPartition, Sessions
+from headrace.metrics.requests cimport RequestFigures
 from headrace.storage.read cimport Fetched
 
 
 cdef class Fetch:
     cdef public dict errors
     cdef public object fetch_max_bytes
+    cdef public RequestFigures figures
     cdef public ReplyMemory memory
     cdef public object replicas
     cdef public object senders
     cdef public Sessions sessions
     cdef public object waiting
     cdef public object workers
+    @cython.locals(context=Context)
+    cpdef begin(self, connection, request)
 
 
 cdef class Fetching:

@@ -18,6 +18,7 @@ from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, 
 from headrace.broker.fetch_session import Context, FetchedPartition, Sessions
 from headrace.errors import Error
 from headrace.metadata.image import Image
+from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection, Slot
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request, write_response
@@ -52,7 +53,17 @@ WARMINGS_MAX: Final = 64
 class Fetch:
     """The handler. `workers` read what is not in memory; `senders` send what is large, each for some connections."""
 
-    __slots__ = ("errors", "fetch_max_bytes", "memory", "replicas", "senders", "sessions", "waiting", "workers")
+    __slots__ = (
+        "errors",
+        "fetch_max_bytes",
+        "figures",
+        "memory",
+        "replicas",
+        "senders",
+        "sessions",
+        "waiting",
+        "workers",
+    )
 
     def __init__(
         self,
@@ -70,12 +81,24 @@ class Fetch:
         self.workers = workers
         self.senders = senders
         self.fetch_max_bytes = fetch_max_bytes
+        self.figures: RequestFigures | None = None
+        """Of the route. Fetches that come again are prepared for when it is there."""
         self.errors: dict[int, int] = {}
         """How often each error was answered, by partition."""
         self.waiting = 0
         """Fetches that wait for records, or for memory."""
 
     def handle(self, connection: Connection, request: Request) -> m.FetchResponse | None:
+        response = self.begin(connection, request)
+        if self.figures is not None:
+            # With the first fetch: a node that nobody reads from starts sooner without it.
+            from headrace.broker.repeated_fetch import prepare
+
+            prepare(self, connection, request, self.figures)
+        return response
+
+    def begin(self, connection: Connection, request: Request) -> m.FetchResponse | None:
+        """The reply, or None when it comes later. Whoever called it may use the request again."""
         body: m.FetchRequest = request.body
         context = self.sessions.begin(body, request.version, self.replicas.now_ms())
         if context.error:

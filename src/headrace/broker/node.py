@@ -357,9 +357,11 @@ class Node:
         offsets: Offsets = later("headrace.broker.offsets:Offsets", replicas, workers, errors)
         produce_route = Route("Produce", produce.handle, errors=produce.errors, is_scanned=False)
         produce.figures = produce_route.figures
+        fetch_route = Route("Fetch", fetch.handle, errors=fetch.errors, is_scanned=False)
+        fetch.figures = fetch_route.figures
         routes = [
             produce_route,
-            Route("Fetch", fetch.handle, errors=fetch.errors, is_scanned=False),
+            fetch_route,
             Route("ListOffsets", offsets.list, errors=errors["ListOffsets"]),
             Route("Metadata", topic_metadata.handle),
             Route("ApiVersions", cluster.api_versions),
