@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.config import LogConfig
 from headrace.protocol.batch import scan
+from headrace.storage.disk import File
 from headrace.storage.log import Log
 from tests.storage.batches import START_MS, batch
 from tests.storage.logs import new_log
 
 BUDGET = 1000
 INTERVAL = 100
+HEADER_BYTES_LOOKED_AT = 27
 
 
 def log_of(sizes: list[int], segment_bytes: int = 1 << 20) -> tuple[Log, list[int]]:
@@ -45,6 +48,40 @@ def test_less_than_half_is_left_out() -> None:
     """Where the index has entries far apart, whole batches lie behind the last one."""
     log, taken = log_of([200, 900, 50])
     assert log.read(0, BUDGET, 3, min_one_batch=False).size_bytes == BUDGET > 2 * taken[0]
+
+
+def reads_of(log: Log, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of what is read from its files from now on."""
+    kind = type(log.segments.active.file)
+    read, sizes = kind.read, []
+
+    def counted(file: File, position: int, size: int) -> bytes:
+        sizes.append(size)
+        return read(file, position, size)
+
+    monkeypatch.setattr(kind, "read", counted)
+    return sizes
+
+
+def test_whoever_reads_on_costs_a_look_at_one_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, _ = log_of([600] * 6)
+    sizes = reads_of(log, monkeypatch)
+    for offset in range(1, 5):
+        sizes.clear()
+        log.read(offset, BUDGET, 6).release()
+        assert sizes == [HEADER_BYTES_LOOKED_AT]
+
+
+@pytest.mark.parametrize("wrong", ["the middle of a batch", "another batch"])
+def test_an_entry_that_leads_elsewhere_is_not_followed(wrong: str) -> None:
+    log, taken = log_of([600] * 6)
+    index = log.segments.active.offset_index
+    entries = [index[number] for number in range(len(index))]
+    number = [offset for offset, _ in entries].index(3)
+    position = entries[number][1] + (100 if wrong == "the middle of a batch" else taken[0])
+    index._positions[number] = position
+    fetched = log.read(3, BUDGET, 6)
+    assert next(scan(fetched.take(), partial=True)).base_offset == 3
 
 
 @given(

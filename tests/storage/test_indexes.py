@@ -97,8 +97,8 @@ def test_an_offset_is_found_as_in_a_plain_list(offsets: list[int], positions: li
     index = offset_index(entries)
     before = [(BASE + offset, position) for offset, position in entries if offset <= target]
     assert index.lookup(BASE + target) == (before[-1] if before else (BASE, 0))
-    after = [BASE + offset for offset, position in entries if position >= target]
-    assert index.offset_at_position(target) == (after[0] if after else None)
+    after = [(BASE + offset, position) for offset, position in entries if offset >= target]
+    assert index.first_from(BASE + target) == (after[0] if after else None)
     assert index.last_offset == BASE + (entries[-1][0] if entries else 0)
 
 

@@ -92,16 +92,17 @@ class File(ABC):
     def read_impatiently(self, disk: Disk, position: int, size: int) -> bytes:
         """As `read`, but raises ReadWouldWait instead of waiting for the device."""
         buffer = bytearray(size)
-        view = memoryview(buffer)
         filled = 0
-        while filled < size:
-            found = self.read_cached(position + filled, view[filled:])
+        found = self.read_cached(position, buffer)
+        while found != size - filled:
             if found is None:
                 raise ReadWouldWait(disk, self.path, position, size)
             if not found:
+                del buffer[filled:]
                 break
             filled += found
-        return bytes(view[:filled])
+            found = self.read_cached(position + filled, memoryview(buffer)[filled:])
+        return bytes(buffer)
 
     @abstractmethod
     def size(self) -> int: ...

@@ -99,9 +99,10 @@ def _cut(segment: Segment, fetched: Fetched, bytes_min: int) -> Fetched:
         fetched.size_bytes -= piece.size_bytes - whole_bytes
         piece.size_bytes = whole_bytes
         cut_at = start
-    last = index.offset_at_position(cut_at)
-    if last is not None:
-        fetched.end_offset = fetched.sent_offset = min(fetched.end_offset, last + 1)
+    following = entry if cut_at == start and entry >= 0 else entry + 1
+    if following < len(index):
+        # No record before its position has a larger offset than it.
+        fetched.end_offset = fetched.sent_offset = min(fetched.end_offset, index[following][0] + 1)
     if cut_at == start and entry > 0:
         fetched.sent_offset = index[entry - 1][0] + 1
     return fetched

@@ -54,10 +54,31 @@ class Stamped(NamedTuple):
 def locate(segment: Segment, offset: int) -> Located | None:
     """The first batch whose last offset is at or after `offset`; None when all are before it."""
     try:
-        return _locate(segment, offset)
+        return _begun(segment, offset) or _locate(segment, offset)
     except LogDamaged:
         _rebuild(segment)
         return _locate(segment, offset)
+
+
+def _begun(segment: Segment, offset: int) -> Located | None:
+    """The batch that the next entry of the index leads to, if it begins with the offset, as it does for who reads on.
+
+    A reply ends where an entry leads to, so this is one look at a header instead of two or more. Whatever else is there
+    is left to who walks.
+    """
+    entry = segment.offset_index.first_from(offset)
+    if entry is None:
+        return None
+    entry_offset, position = entry
+    header = segment.file.read(position, _LOCATE_BYTES)
+    if len(header) < _LOCATE_BYTES:
+        return None
+    base_offset, length, magic, delta = _unpack_location(header)
+    size_bytes = length + _LOG_OVERHEAD_BYTES
+    last_offset = base_offset + delta
+    if base_offset != offset or magic != MAGIC or size_bytes < HEADER_SIZE_BYTES or last_offset > entry_offset:
+        return None
+    return Located(position, size_bytes, base_offset, last_offset)
 
 
 def _locate(segment: Segment, offset: int) -> Located | None:

@@ -44,10 +44,10 @@ class OffsetIndex(Index):
             return self.base_offset, 0
         return self.base_offset + self._offsets[found], self._positions[found]
 
-    def offset_at_position(self, position: int) -> int | None:
-        """The offset of the first entry at or after a position: no record before the position has a larger one."""
-        found = bisect_left(self._positions, position)
-        return self.base_offset + self._offsets[found] if found < len(self._positions) else None
+    def first_from(self, offset: int) -> tuple[int, int] | None:
+        """The first entry at or after an offset, and its position; None when there is none."""
+        found = bisect_left(self._offsets, offset - self.base_offset)
+        return (self.base_offset + self._offsets[found], self._positions[found]) if found < len(self._offsets) else None
 
     def last_up_to(self, position: int) -> int:
         """The number of the last entry at or before a position; -1 when there is none."""
