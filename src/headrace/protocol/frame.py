@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """Frames: what travels on a connection. Four bytes of length, a header, a message.
 
 A request comes in as a `Request`, or as an `Unsupported` when nobody knows its API or version: what to answer is the

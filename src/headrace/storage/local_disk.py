@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """The real disk: a folder of the local file system behind the disk port."""
 
 from __future__ import annotations
@@ -263,7 +264,7 @@ class LocalFile(File):
         if cached_pages is None:
             return None
         found = cached_pages(self._descriptor, position, size)
-        if found is None:
+        if found < 0:
             return None
         return found >= _pages(position, position + size) or found >= _pages(
             position, min(position + size, self.size())
@@ -361,8 +362,8 @@ class _Library(NamedTuple):
 
     sync_file_range: Callable[[int, int, int, int], int] | None
     syncfs: Callable[[int], int] | None
-    cached_pages: Callable[[int, int, int], int | None] | None = None
-    """How many pages of a range are in memory; None when this file system does not tell."""
+    cached_pages: Callable[[int, int, int], int] | None = None
+    """How many pages of a range are in memory; -1 when this file system does not tell."""
 
 
 @functools.cache
@@ -371,20 +372,14 @@ def _library() -> _Library:
         return _Library(None, None, None)
     import ctypes
 
+    from headrace.storage.page_cache import cached_pages
+
     library = ctypes.CDLL(None, use_errno=True)
     sync_file_range = library.sync_file_range
     sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 
     def syncfs(descriptor: int) -> int:
         return ctypes.get_errno() if library.syncfs(descriptor) else 0
-
-    system = ctypes.PyDLL(None, use_errno=True).syscall  # which does not wait, so the interpreter is kept
-    two, five = ctypes.c_uint64 * 2, ctypes.c_uint64 * 5
-
-    def cached_pages(descriptor: int, position: int, size: int) -> int | None:
-        found = five()
-        failed = system(_CACHESTAT, descriptor, ctypes.byref(two(position, size)), ctypes.byref(found), 0)
-        return None if failed else found[0]
 
     major, minor = re.findall(r"\d+", os.uname().release + ".0.0")[:2]
     # Before Linux 5.8 syncfs did not report a failed write-back, and a promise that can't fail is none (hazard 8).
@@ -404,7 +399,6 @@ def _pages(start: int, end: int) -> int:
 
 
 _SYNC_FILE_RANGE_WRITE: Final = 2
-_CACHESTAT: Final = 451  # on every processor
 _ASKED_BYTES_MIN: Final = 16 << 10
 """What is smaller is read at once: to ask first costs as much."""
 _datasync: Final = _device_sync()

@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """The `.index` file: about every index.interval.bytes, an offset and the position of its batch in the segment.
 
 On disk an entry is the offset relative to the segment's base (int32) and the position (int32), big-endian. The offset
