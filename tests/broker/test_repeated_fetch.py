@@ -15,7 +15,7 @@ from headrace.protocol.batch import scan
 from headrace.protocol.batch_builder import build
 from tests.broker.nodes import ask, connected, create, run, running
 
-VERSIONS = range(4, 18)
+VERSIONS = range(4, 19)
 
 
 @pytest.fixture

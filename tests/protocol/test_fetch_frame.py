@@ -13,7 +13,7 @@ from headrace.protocol import messages as m
 from headrace.protocol.fetch_frame import SESSIONS_SINCE, FetchFrame
 from headrace.protocol.frame import SIZE_BYTES, Request, read_request, write_request
 
-VERSIONS = range(4, 18)
+VERSIONS = range(4, 19)
 INT64 = st.integers(-(2**63), 2**63 - 1)
 INT32 = st.integers(-(2**31), 2**31 - 1)
 TEXT = st.text(st.characters(codec="utf-8"), max_size=200)

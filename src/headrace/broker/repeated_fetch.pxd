@@ -3,6 +3,7 @@ cimport cython
 from headrace.broker.fetch cimport Fetch
 from headrace.metrics.requests cimport RequestFigures
 from headrace.protocol.fetch_frame cimport FetchFrame
+from headrace.protocol.fetch_reply cimport FetchReply
 
 
 cdef class RepeatedFetch:
@@ -13,6 +14,7 @@ cdef class RepeatedFetch:
     cdef public Py_ssize_t _hits
     cdef public Py_ssize_t _misses
     cdef public list _partitions
+    cdef public FetchReply _reply
     cdef public object _request
     @cython.locals(found=tuple, numbers=tuple, at=Py_ssize_t)
     cpdef take(self, connection, frame)

@@ -2,7 +2,8 @@
 """Fetches that a connection sends again and again, from other offsets each time: nothing else of them is read twice.
 
 To decode such a request takes as long as to find what it gets. From the second one on its frame is compared with what
-is known of it. What it says is put into the request that was decoded before, which goes the way of any other.
+is known of it. What it says is put into the request that was decoded before, which goes the way of any other. The reply
+to a fetch of one partition is known but for a few numbers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection
 from headrace.protocol import messages as m
 from headrace.protocol.fetch_frame import SESSIONS_SINCE, FetchFrame
+from headrace.protocol.fetch_reply import FetchReply
 from headrace.protocol.frame import Request, write_response
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ def prepare(fetch: Fetch, connection: Connection, request: Request, figures: Req
 
 
 class RepeatedFetch:
-    __slots__ = ("_fetch", "_figures", "_frame", "_has_epoch", "_hits", "_misses", "_partitions", "_request")
+    __slots__ = ("_fetch", "_figures", "_frame", "_has_epoch", "_hits", "_misses", "_partitions", "_reply", "_request")
 
     def __init__(self, fetch: Fetch, request: Request, frame: FetchFrame, figures: RequestFigures) -> None:
         self._fetch = fetch
@@ -52,6 +54,10 @@ class RepeatedFetch:
         self._figures = figures
         self._has_epoch = request.version >= SESSIONS_SINCE
         self._partitions = [partition for topic in request.body.topics for partition in topic.partitions]
+        self._reply: FetchReply | None = None
+        if len(self._partitions) == 1:
+            (topic,) = [topic for topic in request.body.topics if topic.partitions]
+            self._reply = FetchReply(topic.topic, topic.topic_id, self._partitions[0].partition, request.version)
         self._hits = self._misses = 0
 
     def is_worn(self) -> bool:
@@ -77,5 +83,6 @@ class RepeatedFetch:
             at += 1
         response = self._fetch.begin(connection, request)
         if response is not None:
-            connection.reply(write_response(response, request.version, request.correlation_id))
+            buffers = None if self._reply is None else self._reply.write(response, request.correlation_id)
+            connection.reply(buffers or write_response(response, request.version, request.correlation_id))
         return figures
