@@ -4,3 +4,4 @@ cdef class Router:
     cdef public dict _routes
     cdef public dict _tasks
     cdef public object routes
+    cpdef bint serve(self, connection, route, request)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from typing import Any, Final, TypeAlias
 
+from headrace.broker.known_frames import KnownFrames
 from headrace.broker.response_errors import count_errors
 from headrace.errors import Error, ProtocolError
 from headrace.metrics.requests import RequestFigures
@@ -45,7 +46,7 @@ class Serves(Enum):
 class Route:
     """An API as it is served: all stable versions that there are shapes for."""
 
-    __slots__ = ("figures", "handler", "is_scanned", "key", "max_version", "min_version", "serves")
+    __slots__ = ("comes_again", "figures", "handler", "is_scanned", "key", "max_version", "min_version", "serves")
 
     def __init__(
         self,
@@ -56,8 +57,12 @@ class Route:
         errors: dict[int, int] | None = None,
         is_scanned: bool = True,
         is_unstable_served: bool = False,
+        comes_again: bool = False,
     ) -> None:
-        """Errors in what the handler returns are counted in `errors`; where it `is_scanned` not, the handler counts."""
+        """Errors in what the handler returns are counted in `errors`; where it `is_scanned` not, the handler counts.
+
+        What `comes_again` is sent by the same client byte for byte: see `known_frames`. Its handler leaves it as it is.
+        """
         api = head(Kind.API, name)
         assert api.key is not None
         unstable = () if is_unstable_served else api.unstable
@@ -68,6 +73,7 @@ class Route:
         self.serves = tuple(serves)
         self.figures = RequestFigures(name, errors)
         self.is_scanned = is_scanned
+        self.comes_again = comes_again
 
     @property
     def advertised_min_version(self) -> int:
@@ -109,17 +115,26 @@ class Router:
         route = self._routes.get(request.api.key)
         if route is None or not route.min_version <= request.version <= route.max_version:
             raise ProtocolError(f"{request.api.name} v{request.version} is not served on {connection.listener.name}")
+        if self.serve(connection, route, request) and route.comes_again:
+            kept = known.get(route.key)
+            if not isinstance(kept, KnownFrames):
+                kept = known[route.key] = KnownFrames(self, route)
+            kept.keep(frame, request)
+        return route.figures
+
+    def serve(self, connection: Connection, route: Route, request: Request) -> bool:
+        """Whether it was answered at once."""
         connection.stopwatch.switch(route.figures)
         result = route.handler(connection, request)
         if result is None:
-            return route.figures
+            return False
         if isinstance(result, Message):
             connection.reply(write_response(result, request.version, request.correlation_id))
             if route.is_scanned:
                 count_errors(result, route.figures.errors)
-        else:
-            self._run(connection, request, result, route.figures.errors)
-        return route.figures
+            return True
+        self._run(connection, request, result, route.figures.errors)
+        return False
 
     def _run(
         self, connection: Connection, request: Request, work: Coroutine[Any, Any, Message], errors: dict[int, int]
