@@ -85,3 +85,13 @@ def test_names_follow_the_rules_of_their_kind() -> None:
     assert len(table.METRICS) == sum(len(metrics) for _, metrics in table.SECTIONS), "each name once"
     declared = {found.name for found in vars(table).values() if isinstance(found, table.Metric)}
     assert declared == table.METRICS.keys(), "each metric is in a section"
+
+
+def test_a_sum_of_times_has_no_end() -> None:
+    """Ten thousand consumers that wait for records pass 2^63 ns in eleven days."""
+    found = Histogram()
+    for _ in range(3):
+        found.observe(2**62)
+    found.observe_all(2**62, 2)
+    assert found.sum_ns == 2**64
+    assert found.count == 5

@@ -37,10 +37,10 @@ def prepare(fetch: Fetch, connection: Connection, request: Request, figures: Req
     body: m.FetchRequest = request.body
     if body.forgotten_topics_data or (request.version >= SESSIONS_SINCE and body.session_epoch == INITIAL_EPOCH):
         return  # they are said once
-    if sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_MAX:
+    if len(body.topics) > PARTITIONS_MAX or sum([len(topic.partitions) for topic in body.topics]) > PARTITIONS_MAX:
         return
-    frame = FetchFrame.of(body, request.version, request.client_id)
-    if frame is not None and frame.size_bytes <= FRAME_BYTES_MAX:
+    frame = FetchFrame.of(body, request.version, request.client_id, FRAME_BYTES_MAX)
+    if frame is not None:
         connection.repeated[FETCH_KEY] = RepeatedFetch(fetch, request, frame, figures)
 
 

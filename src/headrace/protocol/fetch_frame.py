@@ -44,8 +44,10 @@ class FetchFrame:
         self._unpack = _struct(f"{layout}{len(frame) - start}s").unpack
 
     @classmethod
-    def of(cls, body: m.FetchRequest, version: int, client_id: str | None) -> FetchFrame | None:
-        """None where there are fields in it that nobody knows: they are no part of a message that is made here."""
+    def of(cls, body: m.FetchRequest, version: int, client_id: str | None, bytes_max: int) -> FetchFrame | None:
+        """None for a larger one, and where there are fields in it that nobody knows."""
+        if sum(map(len, write_request(body, version, 0, client_id))) - SIZE_BYTES > bytes_max:
+            return None  # before its bytes are compared one by one
         parts = [body, *body.topics, *(partition for topic in body.topics for partition in topic.partitions)]
         return None if any(part.unknown_tags for part in parts) else cls(body, version, client_id)
 

@@ -75,10 +75,11 @@ def _begun(segment: Segment, offset: int) -> Located | None:
         return None
     base_offset, length, magic, delta = _unpack_location(header)
     size_bytes = length + _LOG_OVERHEAD_BYTES
-    last_offset = base_offset + delta
-    if base_offset != offset or magic != MAGIC or size_bytes < HEADER_SIZE_BYTES or last_offset > entry_offset:
+    if base_offset != offset or magic != MAGIC or size_bytes < HEADER_SIZE_BYTES:
         return None
-    return Located(position, size_bytes, base_offset, last_offset)
+    if not 0 <= delta <= entry_offset - offset:
+        return None
+    return Located(position, size_bytes, base_offset, base_offset + delta)
 
 
 def _locate(segment: Segment, offset: int) -> Located | None:
