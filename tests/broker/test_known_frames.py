@@ -14,6 +14,7 @@ from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from tests.broker.nodes import ask, connected, create, run, running
+from tests.broker.takes import noted_takes
 from tests.broker.test_groups import beat, find, join, stable_member
 
 LOG = "broker.request_log"
@@ -29,16 +30,7 @@ def _levels() -> Iterator[None]:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each heartbeat on a connection that has sent one: whether it was known."""
-    found: list[bool] = []
-    take = KnownFrames.take
-
-    def noted(self: KnownFrames, *arguments: Any) -> Any:
-        figures = take(self, *arguments)
-        found.append(figures is not None)
-        return figures
-
-    monkeypatch.setattr(KnownFrames, "take", noted)
-    return found
+    return noted_takes(monkeypatch, KnownFrames)
 
 
 async def enter(peer: Peer, group: str, member_id: str = "m") -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,7 @@ from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.testing.disk import FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
+from tests.broker.takes import noted_takes
 from tests.broker.test_offset_commits import COMMIT_VERSIONS, commit, fetch, ready
 from tests.broker.test_request_log import produce
 
@@ -32,16 +32,7 @@ def _levels() -> Iterator[None]:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each commit on a connection that has committed: whether it was taken for the same."""
-    found: list[bool] = []
-    take = RepeatedCommit.take
-
-    def noted(self: RepeatedCommit, *arguments: Any) -> Any:
-        figures = take(self, *arguments)
-        found.append(figures is not None)
-        return figures
-
-    monkeypatch.setattr(RepeatedCommit, "take", noted)
-    return found
+    return noted_takes(monkeypatch, RepeatedCommit)
 
 
 def answered(node: Node) -> int:

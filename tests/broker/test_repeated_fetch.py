@@ -14,6 +14,7 @@ from headrace.protocol import messages as m
 from headrace.protocol.batch import scan
 from headrace.protocol.batch_builder import build
 from tests.broker.nodes import ask, connected, create, run, running
+from tests.broker.takes import noted_takes
 
 VERSIONS = range(4, 19)
 
@@ -21,16 +22,7 @@ VERSIONS = range(4, 19)
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each fetch on a connection that has fetched: whether it was taken for the same."""
-    found: list[bool] = []
-    take = RepeatedFetch.take
-
-    def noted(self: RepeatedFetch, *arguments: Any) -> Any:
-        figures = take(self, *arguments)
-        found.append(figures is not None)
-        return figures
-
-    monkeypatch.setattr(RepeatedFetch, "take", noted)
-    return found
+    return noted_takes(monkeypatch, RepeatedFetch)
 
 
 async def produce(peer: Peer, count: int, partition: int = 0) -> None:

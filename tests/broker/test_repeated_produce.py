@@ -17,6 +17,7 @@ from headrace.protocol.batch_builder import build
 from headrace.testing.disk import FaultyDisk
 from tests.broker import transactional
 from tests.broker.nodes import ask, connected, create, run, running
+from tests.broker.takes import noted_takes
 
 VERSIONS = range(3, 14)
 LOG = "broker.request_log"
@@ -31,16 +32,7 @@ def _levels() -> Iterator[None]:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Of each Produce on a connection that has produced: whether it was taken for the same with other records."""
-    found: list[bool] = []
-    take = RepeatedProduce.take
-
-    def noted(self: RepeatedProduce, *arguments: Any) -> Any:
-        figures = take(self, *arguments)
-        found.append(figures is not None)
-        return figures
-
-    monkeypatch.setattr(RepeatedProduce, "take", noted)
-    return found
+    return noted_takes(monkeypatch, RepeatedProduce)
 
 
 def request(
