@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from bench.node import load, peers
-from bench.node.report import arguments_of, middle, ratio, say, show
+from bench.node.report import Stolen, arguments_of, middle, ratio, say, show
 from bench.node.topics import topic_of
 
 CASES: Final = {
@@ -70,7 +70,7 @@ def throughput(
 def replay(peer: peers.Peer, gigabytes: float, acks: int, rounds: int) -> list[list[str]]:
     """p99 alone and beside the replay."""
     records = int(gigabytes * 1_000) * BULK.batch // load.PARTITIONS * load.PARTITIONS
-    alone, beside, taken_s = [], [], []
+    alone, beside, taken_s, stolen = [], [], [], []
     with topic_of(peer, load.PARTITIONS) as cold, topic_of(peer, load.PARTITIONS) as probed:
         load.produce(peer.bootstrap, cold, BULK._replace(records=records)).result()
         peer.forget_cache()
@@ -78,15 +78,23 @@ def replay(peer: peers.Peer, gigabytes: float, acks: int, rounds: int) -> list[l
         probe = load.Work(100, 1, int(probe_s * PROBE_A_SECOND), acks)
         for _ in range(rounds):
             peer.forget_cache()
+            host = Stolen()
             alone.append(load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result())
+            stolen_alone, host = host.percent(), Stolen()
             replaying = load.fetch(peer.bootstrap, cold, records // load.PARTITIONS)
             beside.append(load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result())
+            stolen.append(host.percent())
             taken_s.append(replaying.result().wall_s)
+            say(
+                f"{peer.name}  acks={acks}  p99 {alone[-1].p99_ms:.2f} alone, {beside[-1].p99_ms:.2f} beside; "
+                f"stolen {stolen_alone:.1f}%, {stolen[-1]:.1f}%"
+            )
     lines = []
     for name in ("p50_ms", "p99_ms", "p999_ms"):
         found = [middle([getattr(one, name) for one in results]) for results in (alone, beside)]
         line = [peer.name, "all" if acks < 0 else str(acks), name, *(f"{value:.2f}" for value in found)]
-        lines.append([*line, ratio(found[1], found[0]), f"{gigabytes * 1000 / middle(taken_s):,.0f}"])
+        replayed = f"{gigabytes * 1000 / middle(taken_s):,.0f}"
+        lines.append([*line, ratio(found[1], found[0]), replayed, f"{middle(stolen):.1f}%"])
         say("  ".join(lines[-1]))
     return lines
 
@@ -120,9 +128,10 @@ def main() -> None:
                     lines += replay(peer, arguments.gigabytes * arguments.scale, acks, max(2, arguments.rounds - 1))
     conditions = (
         f"100 B records, one a request, {PROBE_A_SECOND:,}/s; {arguments.gigabytes * arguments.scale:g} GB in "
-        "batches of 1 MB read from disk beside it by a raw client; acks=all: ours fsyncs, Kafka does not"
+        "batches of 1 MB read from disk beside it by a raw client; acks=all: ours fsyncs, Kafka does not; "
+        "stolen: what the machine's host took of the processors beside the replay"
     )
-    header = ["peer", "acks", "", "alone", "beside a replay", "ratio", "replay MB/s"]
+    header = ["peer", "acks", "", "alone", "beside a replay", "ratio", "replay MB/s", "stolen"]
     if lines:
         show("Acknowledgements beside a replay from cold disk", conditions, header, lines)
 

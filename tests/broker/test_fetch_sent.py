@@ -19,6 +19,7 @@ from headrace.broker.local import local_ports
 from headrace.broker.node import Node
 from headrace.config import NodeConfig
 from headrace.errors import Error, HeadraceError
+from headrace.net import sending
 from headrace.net.connection import Slot
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
@@ -269,17 +270,22 @@ def test_each_reply_is_sent_once_when_requests_are_handled_one_by_one(tmp_path: 
     run(scenario())
 
 
-@pytest.mark.parametrize("call", ["dup", "sendfile"])
-def test_what_a_socket_or_the_process_is_at_fault_for_is_not_blamed_on_files(
-    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    def fails(*arguments: Any) -> Any:
-        raise OSError(errno.EMFILE if call == "dup" else errno.ETIMEDOUT, "it can't be")
+def no_descriptor(socket: int) -> int:
+    raise OSError(errno.EMFILE, "it can't be")
 
+
+def no_client(*arguments: Any) -> int:
+    return -errno.ETIMEDOUT
+
+
+@pytest.mark.parametrize(("module", "call", "fails"), [(os, "dup", no_descriptor), (sending, "send", no_client)])
+def test_what_a_socket_or_the_process_is_at_fault_for_is_not_blamed_on_files(
+    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch, module: Any, call: str, fails: Any
+) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (node, peer):
             with monkeypatch.context() as within:
-                within.setattr(os, call, fails)
+                within.setattr(module, call, fails)
                 with pytest.raises(HeadraceError):
                     await fetch(peer, {0: 0})
             sends.clear()

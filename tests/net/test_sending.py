@@ -49,7 +49,9 @@ class Server:
             connection.reply([bytearray(framed(self.data[:size]))])
             return
         half = size // 2
-        stretches = Stretches([Stretch(self.file, 0, half, (0, size)), Stretch(self.file, half, size - half, (0, 0))])
+        calm = bytearray(1)
+        first = Stretch(self.file, 0, half, (0, size), calm)
+        stretches = Stretches([first, Stretch(self.file, half, size - half, (0, 0), calm)])
         assert len(stretches) == size
         connection.reserve().send([bytearray(size.to_bytes(4)), stretches, b""], self.worker.run, self.ended.append)
 

@@ -446,3 +446,33 @@ def test_appends_on_a_real_disk_are_told_in_groups(loop: asyncio.AbstractEventLo
     assert 1 <= flusher.groups < 400
     workers.stop()
     disk.close()
+
+
+def test_a_disk_tells_while_a_sync_is_under_way() -> None:
+    stepped = Stepped()
+    file = stepped.file("a")
+    assert file.sync_beats is stepped.disk.sync_beats
+    assert stepped.disk.sync_beats == b"\0"
+    stepped.append(file, b"1")
+    assert stepped.disk.sync_beats == b"\0", "it has not begun"
+    stepped.round()
+    assert stepped.disk.sync_beats == b"\1"
+    stepped.append(file, b"2")
+    stepped.workers.step()
+    assert stepped.disk.sync_beats == b"\3", "the next one has begun"
+    stepped.settle()
+    assert stepped.disk.sync_beats == b"\4"
+
+
+def test_a_disk_tells_of_no_sync_after_one_that_failed() -> None:
+    stepped = Stepped()
+    file = stepped.file("a")
+    for number in range(200):
+        stepped.append(file, b"1")
+        stepped.settle()
+        assert stepped.disk.sync_beats[0] == (2 * number + 2) % 256
+    stepped.disk.faults.fail_sync_at = stepped.disk.syncs + 1
+    stepped.append(file, b"2")
+    stepped.settle()
+    assert stepped.offline
+    assert not stepped.disk.sync_beats[0] & 1

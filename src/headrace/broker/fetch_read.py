@@ -275,12 +275,11 @@ def is_at_hand(gathered: list[Gathered]) -> bool:
 def _stretches(pieces: list[Piece]) -> Stretches | None:
     found: list[Stretch] = []
     for piece in pieces:
-        descriptor = piece.file.fileno() if piece.file.is_sendable else None
+        file, position, size_bytes = piece.file, piece.position, piece.size_bytes
+        descriptor = file.fileno() if file.is_sendable else None
         if descriptor is None:
             return None
-        found.append(
-            Stretch(descriptor, piece.position, piece.size_bytes, piece.file.ahead_of(piece.position, piece.size_bytes))
-        )
+        found.append(Stretch(descriptor, position, size_bytes, file.ahead_of(position, size_bytes), file.sync_beats))
     return Stretches(found)
 
 

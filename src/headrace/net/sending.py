@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
+from headrace.net.file_send import send
+
 IS_POSSIBLE: Final = hasattr(os, "sendfile") and hasattr(os, "posix_fadvise")
 SLICE_BYTES: Final = 4 << 20
 """What is sent before others have their turn at the worker."""
@@ -32,32 +34,34 @@ class FileUnsendable(Exception):
 class Stretch:
     """Bytes of a file, by its descriptor. Whoever made it keeps the file open until it was sent.
 
-    Before it is sent, the bytes `ahead`, by their position and how many there are, are asked to be brought into memory.
+    Along with it the bytes `ahead`, by their position and how many there are, are asked to be brought into memory; not
+    while a sync of their disk is under way, which the one byte of `sync_beats` tells by being odd.
     """
 
-    __slots__ = ("_ahead", "descriptor", "position", "size_bytes")
+    __slots__ = ("_ahead", "_sync_beats", "descriptor", "position", "size_bytes")
 
-    def __init__(self, descriptor: int, position: int, size_bytes: int, ahead: tuple[int, int]) -> None:
+    def __init__(
+        self, descriptor: int, position: int, size_bytes: int, ahead: tuple[int, int], sync_beats: bytearray
+    ) -> None:
         self.descriptor = descriptor
         self.position = position
         self.size_bytes = size_bytes
         self._ahead = ahead
+        self._sync_beats = sync_beats
 
     def send(self, socket: int, most_bytes: int) -> int:
-        start, size_bytes = self._ahead
-        if size_bytes:
-            self._ahead = (0, 0)
-            # Marks for read-ahead would make whoever reads them start more of it, on the loop: it is asked for instead.
-            os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-            os.posix_fadvise(self.descriptor, start, size_bytes, os.POSIX_FADV_WILLNEED)
-        try:
-            sent = os.sendfile(socket, self.descriptor, self.position, min(self.size_bytes, most_bytes))
-        except OSError as error:
-            if error.errno in _OF_FILES:
-                raise FileUnsendable(error.strerror) from error
-            raise
-        if not sent:
+        start, ahead_bytes = self._ahead
+        size_bytes = min(self.size_bytes, most_bytes)
+        asked_bytes = ahead_bytes * size_bytes // self.size_bytes
+        sent = send(socket, self.descriptor, self.position, size_bytes, start, asked_bytes, self._sync_beats)
+        if sent <= 0:
+            if -sent in _OF_FILES:
+                raise FileUnsendable(os.strerror(-sent))
+            if sent:
+                raise OSError(-sent, os.strerror(-sent))
             raise FileUnsendable("it is shorter than its log says")
+        asked_bytes = ahead_bytes * sent // self.size_bytes
+        self._ahead = start + asked_bytes, ahead_bytes - asked_bytes
         self.position += sent
         self.size_bytes -= sent
         return sent

@@ -32,7 +32,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 LOCK_FILE: Final = ".lock"
 WRITE_BEHIND_BYTES: Final = 1 << 20
 """The write-back of as much is started at once, so that a sync finds little that is dirty."""
-AHEAD_BYTES: Final = 4 << 20
+AHEAD_BYTES: Final = 1 << 20
 """What is brought into memory for whoever reads a log through, before it is asked for."""
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What `replace` appends while it writes; a file of that name at start-up is left over from a crash."""
@@ -131,6 +131,11 @@ class File(ABC):
     def fileno(self) -> int | None:
         """The descriptor, for zero-copy sends by those who hold the file; None where there is none."""
 
+    @property
+    @abstractmethod
+    def sync_beats(self) -> bytearray:
+        """The disk's."""
+
     def is_cached(self, position: int, size: int) -> bool | None:
         """Whether a range of the file is in memory, or on its way there; None where the system can't tell."""
         return None
@@ -190,10 +195,13 @@ class Lock(ABC):
 class Disk(ABC):
     """A folder of files. Everything above storage is handed one; the simulator hands in one that crashes."""
 
-    __slots__ = ("offline", "on_offline", "root")
+    __slots__ = ("offline", "on_offline", "root", "sync_beats")
 
     def __init__(self, root: str) -> None:
         self.root = root
+        self.sync_beats = bytearray(1)
+        """One byte that counts when a sync that replies wait for begins, and when it ends: odd while one is under way,
+        which who has much to read lets pass. A byte, so that threads without the interpreter can look at it."""
         self.on_offline: Callable[[SyncFailed], None] = lambda failure: None
         """Called once, by whoever's sync failed first, in that thread."""
         self.offline: SyncFailed | None = None

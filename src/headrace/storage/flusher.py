@@ -143,6 +143,7 @@ class Flusher:
         group, self._group = self._group, Group()
         self._running = group
         self._is_scheduled = False
+        self._beat()
         if self._syncs is not None and self._start_in_kernel(self._syncs, group):
             return
         disk, clock, costs = self._disk, self._clock, self._costs
@@ -181,6 +182,7 @@ class Flusher:
     def _committed(self, outcome: Outcome | None, error: BaseException | None) -> None:
         group, self._running = self._running, None
         assert group is not None, "a job that ended was running"
+        self._beat()
         if outcome is not None:
             self._costs = self._costs.learn(outcome)
             self.groups += 1
@@ -197,6 +199,11 @@ class Flusher:
         if isinstance(failure, SyncFailed):
             self._go_offline(failure)
         self._rest()
+
+    def _beat(self) -> None:
+        """A sync begins, or has ended."""
+        beats = self._disk.sync_beats
+        beats[0] = (beats[0] + 1) & 0xFF
 
     def _go_offline(self, failure: SyncFailed) -> None:
         """What was collected meanwhile is told the same and not synced. `sync` refuses from now on."""

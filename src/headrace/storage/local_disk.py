@@ -310,6 +310,10 @@ class LocalFile(File):
     def fileno(self) -> int:
         return self._descriptor
 
+    @property
+    def sync_beats(self) -> bytearray:
+        return self._disk.sync_beats
+
     def _close(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)

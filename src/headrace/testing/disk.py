@@ -353,6 +353,10 @@ class FaultyFile(File):
     def fileno(self) -> None:
         return None
 
+    @property
+    def sync_beats(self) -> bytearray:
+        return self._disk.sync_beats
+
     def _close(self) -> None:
         self._is_open = False
         self._disk.open_files -= 1

@@ -1,0 +1,207 @@
+"""Bytes of a file on their way to a socket: what is sent, what is asked for meanwhile, and who is let pass."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.net import file_send, sending
+from headrace.net.file_send import NAPS_MAX, STEP_BYTES
+
+CALM = bytearray(1)
+CONTENT = os.urandom(1 << 20) * 3
+
+
+def _plain() -> Any:
+    """The module as it stands, also where it is compiled."""
+    spec = spec_from_file_location("plain_file_send", Path(sending.__file__).with_name("file_send.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not module.COMPILED
+    return module
+
+
+PLAIN = _plain()
+FORMS = pytest.mark.parametrize("form", [file_send, PLAIN], ids=lambda form: form.__name__)
+
+
+@pytest.fixture(scope="module")
+def descriptor(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    path = tmp_path_factory.mktemp("sent") / "file"
+    path.write_bytes(CONTENT)
+    opened = os.open(path, os.O_RDONLY)
+    yield opened
+    os.close(opened)
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
+    left, right = socket.socketpair()
+    left.setblocking(False)
+    yield left, right
+    left.close()
+    right.close()
+
+
+class Calls:
+    """What the plain form asks of the system."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.asked: list[tuple[int, int]] = []
+        self.order: list[str] = []
+        self.naps = 0
+        self.syncing = bytearray([1])
+        self.ends_after = -1
+        """So many naps."""
+        self._sendfile = os.sendfile
+        monkeypatch.setattr(os, "posix_fadvise", self._advise)
+        monkeypatch.setattr(os, "sendfile", self._send)
+        monkeypatch.setattr(PLAIN.time, "sleep", self._nap)
+
+    def _advise(self, descriptor: int, start: int, size: int, advice: int) -> None:
+        if advice == os.POSIX_FADV_WILLNEED:
+            self.asked.append((start, size))
+            self.order.append("asked")
+
+    def _send(self, *arguments: Any) -> int:
+        self.order.append("sent")
+        return self._sendfile(*arguments)
+
+    def _nap(self, seconds: float) -> None:
+        self.naps += 1
+        if self.naps == self.ends_after:
+            self.syncing[0] += 1
+
+
+@FORMS
+@given(st.integers(0, len(CONTENT)), st.integers(0, len(CONTENT)), st.integers(0, 4 << 20))
+def test_what_the_socket_takes_is_sent_and_counted(
+    form: Any, descriptor: int, position: int, size: int, ahead_size: int
+) -> None:
+    left, right = socket.socketpair()
+    with left, right:
+        left.setblocking(False)
+        sent = form.send(left.fileno(), descriptor, position, size, position + size, ahead_size, CALM)
+        left.close()
+        if not size or position == len(CONTENT):
+            assert sent == 0
+            return
+        assert 0 < sent <= min(size, len(CONTENT) - position)
+        received = bytearray()
+        while piece := right.recv(1 << 20):
+            received += piece
+        assert received == CONTENT[position : position + sent]
+
+
+@FORMS
+def test_a_socket_that_takes_nothing_is_told_by_its_number(
+    form: Any, descriptor: int, ends: tuple[socket.socket, socket.socket]
+) -> None:
+    to = ends[0].fileno()
+    while form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) > 0:
+        pass
+    assert form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) == -errno.EAGAIN
+    ends[1].close()
+    assert form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) == -errno.EPIPE
+
+
+@FORMS
+def test_a_sync_that_does_not_end_is_not_waited_for_for_ever(
+    form: Any, descriptor: int, ends: tuple[socket.socket, socket.socket]
+) -> None:
+    received = threading.Thread(target=ends[1].recv, args=(1,))
+    received.start()
+    assert form.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, bytearray([1])) == 1000
+    received.join()
+
+
+def test_what_is_ahead_is_asked_for_in_steps_along_with_what_is_sent(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    drained = threading.Thread(target=_drain, args=(ends[1], 4 * STEP_BYTES))
+    drained.start()
+    ends[0].setblocking(True)
+    sent = PLAIN.send(ends[0].fileno(), descriptor, 0, 4 * STEP_BYTES, 1 << 22, 1 << 20, CALM)
+    drained.join()
+    assert sent == 4 * STEP_BYTES
+    assert calls.asked[0] == (1 << 22, 1 << 18)
+    assert max(size for _, size in calls.asked) <= 1 << 18
+    assert sum(size for _, size in calls.asked) == 1 << 20
+    assert calls.order[:3] == ["asked", "sent", "asked"]
+    assert not calls.naps
+
+
+def test_nothing_is_asked_for_while_a_sync_is_under_way(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    calls.ends_after = 3
+    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.syncing)
+    assert calls.naps == 3
+    assert calls.asked == [(1000, 1000)]
+
+
+def test_who_has_waited_for_one_sync_does_not_wait_for_the_next(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    nap = calls._nap
+
+    def two_beats(seconds: float) -> None:
+        nap(seconds)
+        calls.syncing[0] = (calls.syncing[0] + 2) & 0xFF
+
+    monkeypatch.setattr(PLAIN.time, "sleep", two_beats)
+    calls.syncing[0] = 0xFF
+    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.syncing)
+    assert calls.naps == 1 < NAPS_MAX
+
+
+def test_without_anything_ahead_nobody_is_waited_for(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    assert PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 0, 0, calls.syncing) == 1000
+    assert not calls.naps
+    assert not calls.asked
+
+
+def test_a_stretch_asks_for_all_that_is_ahead_however_little_the_socket_takes(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    monkeypatch.setattr(sending, "send", PLAIN.send)
+    stretch = sending.Stretch(descriptor, 0, len(CONTENT), (100, 1 << 20), CALM)
+    received = bytearray()
+    while stretch.size_bytes:
+        try:
+            stretch.send(ends[0].fileno(), 1 << 20)
+        except BlockingIOError:
+            received += ends[1].recv(300_000)
+    ends[0].close()
+    while piece := ends[1].recv(1 << 20):
+        received += piece
+    assert received == CONTENT
+    asked = 100
+    for start, size in calls.asked:
+        assert start <= asked
+        asked = max(asked, start + size)
+    assert asked == 100 + (1 << 20)
+
+
+def _drain(taken: socket.socket, size: int) -> None:
+    while size:
+        size -= len(taken.recv(size))
