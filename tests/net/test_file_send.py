@@ -62,7 +62,7 @@ class Calls:
         self.asked: list[tuple[int, int]] = []
         self.order: list[str] = []
         self.naps = 0
-        self.syncing = bytearray([1])
+        self.sync_beats = bytearray([1])
         self.ends_after = -1
         """So many naps."""
         self._sendfile = os.sendfile
@@ -82,7 +82,7 @@ class Calls:
     def _nap(self, seconds: float) -> None:
         self.naps += 1
         if self.naps == self.ends_after:
-            self.syncing[0] += 1
+            self.sync_beats[0] += 1
 
 
 @FORMS
@@ -121,26 +121,39 @@ def test_a_socket_that_takes_nothing_is_told_by_its_number(
 def test_a_sync_that_does_not_end_is_not_waited_for_for_ever(
     form: Any, descriptor: int, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    received = threading.Thread(target=ends[1].recv, args=(1,))
-    received.start()
     assert form.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, bytearray([1])) == 1000
-    received.join()
+
+
+def test_who_has_waited_long_for_a_sync_does_not_wait_for_the_same_again(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    send_all(ends, descriptor, 4 * STEP_BYTES, 1 << 20, calls.sync_beats)
+    assert calls.naps == NAPS_MAX
+    assert len(calls.asked) >= 4
+
+
+def test_a_socket_that_takes_nothing_waits_for_nobody(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = Calls(monkeypatch)
+    to = ends[0].fileno()
+    while PLAIN.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) > 0:
+        pass
+    assert PLAIN.send(to, descriptor, 0, len(CONTENT), 0, 1 << 20, calls.sync_beats) == -errno.EAGAIN
+    assert not calls.naps
+    assert not calls.asked
 
 
 def test_what_is_ahead_is_asked_for_in_steps_along_with_what_is_sent(
     descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
-    drained = threading.Thread(target=_drain, args=(ends[1], 4 * STEP_BYTES))
-    drained.start()
-    ends[0].setblocking(True)
-    sent = PLAIN.send(ends[0].fileno(), descriptor, 0, 4 * STEP_BYTES, 1 << 22, 1 << 20, CALM)
-    drained.join()
-    assert sent == 4 * STEP_BYTES
-    assert calls.asked[0] == (1 << 22, 1 << 18)
+    send_all(ends, descriptor, 4 * STEP_BYTES, 1 << 20, CALM)
+    assert calls.asked[0][0] == AHEAD
     assert max(size for _, size in calls.asked) <= 1 << 18
     assert sum(size for _, size in calls.asked) == 1 << 20
-    assert calls.order[:3] == ["asked", "sent", "asked"]
+    assert calls.order[:4] == ["sent", "asked", "sent", "asked"]
     assert not calls.naps
 
 
@@ -149,7 +162,7 @@ def test_nothing_is_asked_for_while_a_sync_is_under_way(
 ) -> None:
     calls = Calls(monkeypatch)
     calls.ends_after = 3
-    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.syncing)
+    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.sync_beats)
     assert calls.naps == 3
     assert calls.asked == [(1000, 1000)]
 
@@ -162,11 +175,11 @@ def test_who_has_waited_for_one_sync_does_not_wait_for_the_next(
 
     def two_beats(seconds: float) -> None:
         nap(seconds)
-        calls.syncing[0] = (calls.syncing[0] + 2) & 0xFF
+        calls.sync_beats[0] = (calls.sync_beats[0] + 2) & 0xFF
 
     monkeypatch.setattr(PLAIN.time, "sleep", two_beats)
-    calls.syncing[0] = 0xFF
-    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.syncing)
+    calls.sync_beats[0] = 0xFF
+    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.sync_beats)
     assert calls.naps == 1 < NAPS_MAX
 
 
@@ -174,7 +187,7 @@ def test_without_anything_ahead_nobody_is_waited_for(
     descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
-    assert PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 0, 0, calls.syncing) == 1000
+    assert PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 0, 0, calls.sync_beats) == 1000
     assert not calls.naps
     assert not calls.asked
 
@@ -202,6 +215,27 @@ def test_a_stretch_asks_for_all_that_is_ahead_however_little_the_socket_takes(
     assert asked == 100 + (1 << 20)
 
 
+def test_a_stretch_of_nothing_is_left_out(descriptor: int) -> None:
+    parts = [sending.Stretch(descriptor, 0, size, (0, 0), CALM) for size in (0, 10, 0)]
+    reply = sending.Sending([b"", sending.Stretches(parts)], lambda job, done: None, lambda error: None)
+    assert reply.left_bytes == 10
+    assert [part.size_bytes for part in reply._parts] == [10]
+
+
+AHEAD = 1 << 22
+
+
+def send_all(
+    ends: tuple[socket.socket, socket.socket], descriptor: int, size: int, ahead_size: int, sync_beats: bytearray
+) -> None:
+    """In one call, while somebody reads."""
+    ends[0].setblocking(True)
+    drained = threading.Thread(target=_drain, args=(ends[1], size), daemon=True)
+    drained.start()
+    assert PLAIN.send(ends[0].fileno(), descriptor, 0, size, AHEAD, ahead_size, sync_beats) == size
+    drained.join()
+
+
 def _drain(taken: socket.socket, size: int) -> None:
-    while size:
-        size -= len(taken.recv(size))
+    while size and (piece := taken.recv(size)):
+        size -= len(piece)

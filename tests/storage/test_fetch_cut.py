@@ -50,6 +50,14 @@ def test_less_than_half_is_left_out() -> None:
     assert log.read(0, BUDGET, 3, min_one_batch=False).size_bytes == BUDGET > 2 * taken[0]
 
 
+def test_one_byte_of_the_next_segment_is_no_piece_of_nothing() -> None:
+    log, taken = log_of([600, 600], segment_bytes=800)
+    assert len(log.segments) == 2
+    fetched = log.read(0, taken[0] + 1, 2)
+    assert [piece.size_bytes for piece in fetched.pieces] == [taken[0], 1]
+    fetched.release()
+
+
 def reads_of(log: Log, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of what is read from its files from now on."""
     kind = type(log.segments.active.file)

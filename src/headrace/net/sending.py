@@ -34,8 +34,8 @@ class FileUnsendable(Exception):
 class Stretch:
     """Bytes of a file, by its descriptor. Whoever made it keeps the file open until it was sent.
 
-    Along with it the bytes `ahead`, by their position and how many there are, are asked to be brought into memory; not
-    while a sync of their disk is under way, which the one byte of `sync_beats` tells by being odd.
+    Along with it the bytes `ahead`, by their position and how many there are, are asked to be brought into memory,
+    between the syncs of their disk, of which the one byte of `sync_beats` tells.
     """
 
     __slots__ = ("_ahead", "_sync_beats", "descriptor", "position", "size_bytes")
@@ -52,15 +52,15 @@ class Stretch:
     def send(self, socket: int, most_bytes: int) -> int:
         start, ahead_bytes = self._ahead
         size_bytes = min(self.size_bytes, most_bytes)
-        asked_bytes = ahead_bytes * size_bytes // self.size_bytes
-        sent = send(socket, self.descriptor, self.position, size_bytes, start, asked_bytes, self._sync_beats)
+        share_bytes = ahead_bytes * size_bytes // self.size_bytes
+        sent = send(socket, self.descriptor, self.position, size_bytes, start, share_bytes, self._sync_beats)
         if sent <= 0:
             if -sent in _OF_FILES:
                 raise FileUnsendable(os.strerror(-sent))
             if sent:
                 raise OSError(-sent, os.strerror(-sent))
             raise FileUnsendable("it is shorter than its log says")
-        asked_bytes = ahead_bytes * sent // self.size_bytes
+        asked_bytes = share_bytes * sent // size_bytes
         self._ahead = start + asked_bytes, ahead_bytes - asked_bytes
         self.position += sent
         self.size_bytes -= sent
@@ -116,7 +116,7 @@ class Sending:
         self._parts: deque[_Bytes | Stretch] = deque()
         for buffer in buffers:
             if isinstance(buffer, Stretches):
-                self._parts.extend(buffer.parts)
+                self._parts.extend([part for part in buffer.parts if part.size_bytes])
             elif len(buffer):
                 self._parts.append(_Bytes(buffer))
         self.left_bytes = sum([part.size_bytes for part in self._parts])

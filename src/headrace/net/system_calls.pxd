@@ -1,11 +1,5 @@
 # What `cython.cimports` lacks of the C library.
-cdef extern from "fcntl.h" nogil:
-    int POSIX_FADV_RANDOM
-    int POSIX_FADV_WILLNEED
-    int posix_fadvise(int descriptor, long long position, long long size, int advice)
+from posix.types cimport off_t
 
 cdef extern from "sys/sendfile.h" nogil:
-    Py_ssize_t sendfile(int to, int descriptor, long long *position, size_t size)
-
-cdef extern from "unistd.h" nogil:
-    int usleep(unsigned int microseconds)
+    Py_ssize_t sendfile(int to, int descriptor, off_t *position, size_t size)

@@ -33,7 +33,9 @@ LOCK_FILE: Final = ".lock"
 WRITE_BEHIND_BYTES: Final = 1 << 20
 """The write-back of as much is started at once, so that a sync finds little that is dirty."""
 AHEAD_BYTES: Final = 1 << 20
-"""What is brought into memory for whoever reads a log through, before it is asked for."""
+"""What is brought into memory for whoever is sent a log through, before it is asked for: little by little."""
+COLD_AHEAD_BYTES: Final = 4 << 20
+"""The same for who reads it into buffers, and asks only when nothing is left: at once."""
 TEMPORARY_SUFFIX: Final = ".tmp"
 """What `replace` appends while it writes; a file of that name at start-up is left over from a crash."""
 
@@ -152,7 +154,7 @@ class File(ABC):
         """
         end = position + size + AHEAD_BYTES
         start = max(position, self.asked_for) if position <= self.asked_for <= end else position
-        if self.is_cached(start, end - start):
+        if start == end or self.is_cached(start, end - start):
             return 0, 0
         self.asked_for = end
         return start, end - start

@@ -95,7 +95,7 @@ def _cut(segment: Segment, fetched: Fetched, bytes_min: int) -> Fetched:
     entry = index.last_up_to(cut_at)
     start = index[entry][1] if entry >= 0 else 0
     whole_bytes = start - piece.position
-    if whole_bytes >= max(bytes_min, piece.size_bytes // 2):
+    if whole_bytes >= max(1, bytes_min, piece.size_bytes // 2):
         fetched.size_bytes -= piece.size_bytes - whole_bytes
         piece.size_bytes = whole_bytes
         cut_at = start

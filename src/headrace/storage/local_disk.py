@@ -15,7 +15,7 @@ from typing import Final, NoReturn, TypeVar
 
 from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import (
-    AHEAD_BYTES,
+    COLD_AHEAD_BYTES,
     IMPATIENT,
     LOCK_FILE,
     Bytes,
@@ -256,7 +256,7 @@ class LocalFile(File):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             self._is_random = True
         found = self.read_into(position, buffer)
-        os.posix_fadvise(self._descriptor, position + found, AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        os.posix_fadvise(self._descriptor, position + found, COLD_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         return found
 
     def is_cached(self, position: int, size: int) -> bool | None:
