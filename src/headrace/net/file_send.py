@@ -53,6 +53,7 @@ def send(
     ahead_at: cython.longlong = ahead_position
     ahead: cython.longlong = ahead_size
     beats: cython.p_uchar = sync_beats
+    beat: cython.uchar
     passed: cython.uchar = 0
     naps: cython.int
     step: cython.longlong
@@ -84,8 +85,9 @@ def send(
             share = ahead * sent // whole
             if share == asked:
                 continue
-            if beats[0] & 1 and beats[0] != passed:
-                passed = beats[0]
+            beat = beats[0]
+            if beat & 1 and beat != passed:
+                passed = beat
                 naps = 0
                 while beats[0] == passed and naps < naps_max:
                     usleep(nap_us)
