@@ -280,7 +280,13 @@ def no_client(*arguments: Any) -> int:
 
 @pytest.mark.parametrize(("module", "call", "fails"), [(os, "dup", no_descriptor), (sending, "send", no_client)])
 def test_what_a_socket_or_the_process_is_at_fault_for_is_not_blamed_on_files(
-    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch, module: Any, call: str, fails: Any
+    tmp_path: Path,
+    sends: list[Slot],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    module: Any,
+    call: str,
+    fails: Any,
 ) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (node, peer):
@@ -295,6 +301,7 @@ def test_what_a_socket_or_the_process_is_at_fault_for_is_not_blamed_on_files(
             assert len(sends) == 1
 
     run(scenario())
+    assert ("raise the limit of open files" in caplog.text) == (call == "dup")
 
 
 def test_with_a_line_for_each_request_large_replies_come_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -77,6 +77,22 @@ def test_a_folder_that_lost_its_metadata_is_refused() -> None:
     run(check())
 
 
+def test_a_folder_that_lost_its_metadata_log_is_refused() -> None:
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            await create(peer, "orders")
+        disk = disk.restart()
+        for name in disk.names("__cluster_metadata-0"):
+            if name.endswith((".log", ".index", ".timeindex", ".snapshot")):
+                disk.remove(f"__cluster_metadata-0/{name}")
+        with pytest.raises(HeadraceError, match="__cluster_metadata-0 has lost its log, and .*orders-0 is there"):
+            async with running(disk):
+                pass
+
+    run(check())
+
+
 def test_a_folder_with_features_that_are_not_known_is_refused_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Kafka 4.2 leaves it."""
     levels = {"metadata.version": 30, "group.version": 1, "share.version": 1, "streams.version": 0}

@@ -96,6 +96,24 @@ def test_the_files_of_a_deleted_topic_go_when_their_time_has_come() -> None:
     assert not [name for name in kept.host.disks[0].names() if name.startswith("t-")]
 
 
+def test_what_is_due_first_goes_first_whoever_gave_it_up() -> None:
+    kept = Kept(LogConfig(file_delete_delay_ms=60_000), log_retention_check_interval_ms=HOUR_MS)
+    kept.host.create("t", 3)
+    [directory] = kept.host.replicas.directories.all
+    logs = [directory.logs["t", number] for number in range(3)]
+    directory.delete(logs[0])
+    logs[1].configure(LogConfig(file_delete_delay_ms=2_000))
+    directory.delete(logs[1])  # as a move does with what it left
+    left = []
+    for _ in range(4):
+        left.append(len([name for name in kept.host.disks[0].names() if name.endswith("-delete")]))
+        kept.pass_ms(1_500)
+    assert left == [2, 2, 1, 1]
+    kept.pass_ms(58_000)
+    assert not [name for name in kept.host.disks[0].names() if name.endswith("-delete")]
+    assert [name for name in kept.host.disks[0].names() if name.startswith("t-")] == ["t-2"]
+
+
 def test_many_logs_are_looked_after_in_steps() -> None:
     kept = Kept(log_retention_check_interval_ms=1_000)
     kept.host.create("t", 120)

@@ -46,7 +46,7 @@ from headrace.metadata.image import Endpoint
 from headrace.metadata.service import Member, MetadataPorts, MetadataService, format_metadata
 from headrace.metadata.topics import TopicDefaults
 from headrace.metrics.requests import ErrorCounts, Stopwatch
-from headrace.raft.metadata_log import FOLDER, is_formatted
+from headrace.raft.metadata_log import FOLDER, has_records, is_formatted
 from headrace.replica.manager import Replicas
 from headrace.replica.moves import Moves
 from headrace.replica.topic_settings import TopicSettings
@@ -256,10 +256,11 @@ class Node:
         directory = next((found for found in directories.all if found.disk is disk), None)
         if directory is None:
             raise directories.failed[disk.root]
-        held = None if is_formatted(disk) else _a_partition_of(directories)
+        held = None if has_records(disk) else _a_partition_of(directories)
         if held is not None:
+            lost = "has lost its log" if is_formatted(disk) else "is missing"
             raise HeadraceError(
-                f"{disk.full_path(FOLDER)} is missing, and {held} is there, so its topics would be forgotten; restore "
+                f"{disk.full_path(FOLDER)} {lost}, and {held} is there, so its topics would be forgotten; restore "
                 "the folder, or move the partitions away."
             )
         return directory

@@ -41,6 +41,7 @@ from headrace.client.offsets import OffsetAt
 from headrace.client.producer import Producer
 from headrace.client.transaction import GroupMember, OffsetToCommit, Prepared
 from headrace.client.transactional_producer import TransactionalProducer
+from headrace.errors import Refused
 
 __all__ = [
     "HIGH_WATERMARK",
@@ -73,6 +74,7 @@ __all__ = [
     "Prepared",
     "Produced",
     "Producer",
+    "Refused",
     "ResourceType",
     "TopicInfo",
     "TransactionalProducer",

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from headrace.net.file_send import send
+
+logger = logging.getLogger(__name__)
 
 IS_POSSIBLE: Final = hasattr(os, "sendfile") and hasattr(os, "posix_fadvise")
 SLICE_BYTES: Final = 4 << 20
@@ -141,6 +144,10 @@ class Sending:
             # Its own, so that no other socket can get the number while a worker uses it.
             self._descriptor = os.dup(socket)
         except OSError as error:  # too many files are open
+            logger.warning(
+                "a large reply can't be sent, its connection is closed: %s; raise the limit of open files (ulimit -n)",
+                error.strerror,
+            )
             self._end(ConnectionAbortedError(error.errno, error.strerror))
         else:
             self._go_on()

@@ -100,6 +100,15 @@ def is_formatted(disk: Disk) -> bool:
     )
 
 
+def has_records(disk: Disk) -> bool:
+    """Something was written since it was formatted: there is a log, or a snapshot of one."""
+    formatted = checkpoint_name(BOOTSTRAP)
+    return any(
+        name.endswith((".log", ".checkpoint")) and name != formatted
+        for name in (disk.names(FOLDER) if disk.exists(FOLDER) else ())
+    )
+
+
 def format_voter(disk: Disk, voters: VoterSet, now_ms: int) -> None:
     """Writes the snapshot that a log begins with: who votes. Durable when it returns; doing it twice is harmless.
 

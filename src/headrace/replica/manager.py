@@ -59,7 +59,6 @@ class Replicas:
         "image",
         "node_id",
         "now_ms",
-        "on_deleted",
         "on_offline",
         "on_placed",
         "traffic",
@@ -86,13 +85,11 @@ class Replicas:
         self.cleaner = cleaner
         self.on_offline: Callable[[LogDirectory], None] = lambda directory: None
         """Called when a directory went offline, after all that waited for it has been told."""
-        self.on_deleted: Callable[[int], None] = lambda delay_ms: None
-        """Called when a partition was deleted, with the time in ms until its files may go."""
         self.on_placed: Callable[[Partition], None] = lambda partition: None
         """Called when a partition is in a directory, in which it was found, made or moved to."""
         self._settings = settings
         self._call_soon = call_soon
-        self._removals = Removals(directories, call_soon, self._removed)
+        self._removals = Removals(directories, call_soon)
         self.traffic: dict[bytes, TopicTraffic] = {}
         """By topic id, of those that the node hosts a partition of."""
         self._partitions: dict[tuple[str, int], Partition] = {}
@@ -322,7 +319,6 @@ class Replicas:
         if partition is None:
             if self.directories.why_offline(topic, index) is not None:
                 self.directories.give_up(topic, index, topic_id)
-                self.on_deleted(0)
             return
         self._partitions.pop((partition.topic, index), None)
         self._flushing_soon.pop(partition, None)
@@ -331,9 +327,6 @@ class Replicas:
             self.cleaner.forget(partition.log)
         self._removals.add(partition)
         partition.close(error)
-
-    def _removed(self, partition: Partition) -> None:
-        self.on_deleted(partition.log.config.file_delete_delay_ms)
 
     # ----------------------------------------------------------------------------------------------------------- moving
 

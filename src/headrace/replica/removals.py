@@ -21,18 +21,11 @@ REMOVED_A_STEP: Final = 16
 
 
 class Removals:
-    __slots__ = ("_call_soon", "_directories", "_is_going_on", "_partitions", "_removed")
+    __slots__ = ("_call_soon", "_directories", "_is_going_on", "_partitions")
 
-    def __init__(
-        self,
-        directories: Directories,
-        call_soon: Callable[[Callable[[], None]], object],
-        removed: Callable[[Partition], None],
-    ) -> None:
-        """`removed` is called of each when its folder has gone."""
+    def __init__(self, directories: Directories, call_soon: Callable[[Callable[[], None]], object]) -> None:
         self._directories = directories
         self._call_soon = call_soon
-        self._removed = removed
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._is_going_on = False
 
@@ -65,5 +58,3 @@ class Removals:
             self._directories.delete(partition.topic, partition.index)
         except DiskError as error:
             logger.error("%s can't be deleted: %s", partition, error)
-        else:
-            self._removed(partition)

@@ -24,6 +24,7 @@ LOGS_A_STEP: Final = 50
 FIRST_AFTER_MS: Final = 30_000
 """A node that has just started has other things to do, unless it is told to look more often than this."""
 CHECKPOINT_MS_MIN: Final = 100
+REMOVAL_PAUSE_MS: Final = 1000
 FLUSH_CHECK_MS_MIN: Final = 10
 FLUSH_CHECK_MS_MAX: Final = 5000
 
@@ -34,8 +35,9 @@ class Upkeep:
         "_config",
         "_flush_check",
         "_flush_pause_ms",
-        "_is_removing",
         "_is_stopped",
+        "_removal",
+        "_removal_due_ms",
         "_reopenings",
         "_replicas",
         "_settings",
@@ -60,10 +62,13 @@ class Upkeep:
         self._flush_check: Wait | None = None
         """The next look for what flush.ms asks for, while none is under way."""
         self._flush_pause_ms = FLUSH_CHECK_MS_MAX
-        self._is_removing = False
+        self._removal: Wait | None = None
+        """Of what was deleted and is due next."""
+        self._removal_due_ms = 0
         self._is_stopped = False
         settings.on_changed = self._settings_changed
-        replicas.on_deleted = self._deleted
+        for directory in replicas.directories.all:
+            directory.removals.on_doomed = self._doomed
 
     def start(self) -> None:
         config = self._config
@@ -82,6 +87,7 @@ class Upkeep:
             self._checkpoint,
         )
         self._check_flushes()
+        self._remove_later()
         self._reopenings.start()
         if self._replicas.cleaner is not None:
             self._replicas.cleaner.poll()
@@ -125,15 +131,25 @@ class Upkeep:
             self._flush_check.cancel()
             self._check_flushes_later()
 
-    def _deleted(self, delay_ms: int) -> None:
-        """The files of a deleted partition are removed when file.delete.delay.ms has passed, all together."""
-        if not self._is_removing:
-            self._is_removing = True
-            self._after(delay_ms, self._remove)
+    def _doomed(self, due_ms: int) -> None:
+        """The folder of a deleted partition, or of one that has moved, goes when file.delete.delay.ms has passed."""
+        if self._removal is not None:
+            if self._removal_due_ms <= due_ms:
+                return
+            self._removal.cancel()
+        if not self._is_stopped:
+            self._removal_due_ms = due_ms
+            self._removal = self._waits.after_ms(max(0, due_ms - self._replicas.now_ms()), self._remove)
 
     def _remove(self) -> None:
-        self._is_removing = False
-        self._run(self._retain(), lambda: None)
+        self._removal = None
+        self._run(self._retain(), self._remove_later)
+
+    def _remove_later(self) -> None:
+        """What is not due yet; what could not be removed is tried again, but not at once."""
+        due_ms = [found for one in self._replicas.directories.online if (found := one.removals.next_due_ms) is not None]
+        if due_ms:
+            self._doomed(max(min(due_ms), self._replicas.now_ms() + REMOVAL_PAUSE_MS))
 
     # ---------------------------------------------------------------------------------------------------- step by step
 

@@ -88,7 +88,6 @@ class LogDirectory:
         "_offline",
         "_on_offline",
         "_ports",
-        "_removals",
         "_reopening",
         "_resting",
         "_shared",
@@ -99,6 +98,7 @@ class LogDirectory:
         "id",
         "logs",
         "offline_logs",
+        "removals",
     )
 
     def __init__(
@@ -141,7 +141,7 @@ class LogDirectory:
         self._workers = ports.workers_of(disk)
         # Two of them: what is removed may be the room that what is opened waits for.
         removers = self._workers if ports.openers_of is None else ports.openers_of(disk)
-        self._removals = Removals(disk, removers, self._rest)
+        self.removals = Removals(disk, removers, self._rest)
         self._reopening = Reopening(
             disk,
             shared,
@@ -362,7 +362,7 @@ class LogDirectory:
         unique = self._ports.random_bytes(16).hex()
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
         log.close()
-        self._removals.doom(log.place.folder, self._ports.now_ms() + log.config.file_delete_delay_ms)
+        self.removals.doom(log.place.folder, self._ports.now_ms() + log.config.file_delete_delay_ms)
 
     def set_aside(self, log: Log) -> None:
         """Gives up a log that the node was not meant to have, and keeps its files for the operator."""
@@ -424,19 +424,19 @@ class LogDirectory:
                 self.disk.rename(folder, doomed)
                 self._flusher.sync_names("")
                 del self.offline_logs[key]
-                self._removals.doom(doomed, self._ports.now_ms())
+                self.removals.doom(doomed, self._ports.now_ms())
         except HeadraceError as error:
             logger.error("%s can't be deleted: %s", self.disk.full_path(folder), error)
 
     def rest(self, done: Callable[[], None]) -> None:
         """Opens nothing any more, and calls `done` when no worker has anything of this directory in hand."""
-        self._removals.stop()
+        self.removals.stop()
         self._reopening.stop()
         self._resting.append(done)
         self._rest()
 
     def _rest(self) -> None:
-        if self._reopening.key is None and not self._is_writing and self._removals.is_idle:
+        if self._reopening.key is None and not self._is_writing and self.removals.is_idle:
             resting, self._resting = self._resting, []
             for rested in resting:
                 rested()
@@ -450,9 +450,9 @@ class LogDirectory:
             if self.offline is None and log.offline is None:
                 self._retain(log, now_ms)
                 if paths := log.take_doomed(now_ms):
-                    self._removals.remove_files(paths)
+                    self.removals.remove_files(paths)
             yield
-        yield from self._removals.remove_due(now_ms)
+        yield from self.removals.remove_due(now_ms)
 
     def make_room(self, logs: Iterable[Log], done: Callable[[], None]) -> None:
         """Removes at once what these logs need no more, for who has to write a little onto a full disk."""
@@ -462,7 +462,7 @@ class LogDirectory:
             if self.offline is None and log.offline is None:
                 self._retain(log, now_ms)
                 paths += log.take_doomed()
-        self._removals.remove_files(paths, done)
+        self.removals.remove_files(paths, done)
 
     def _retain(self, log: Log, now_ms: int) -> None:
         try:

@@ -6,6 +6,7 @@ Away from the loop, as to give back a gigabyte takes a file system a good part o
 from __future__ import annotations
 
 import logging
+from bisect import insort
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Removals:
-    __slots__ = ("_disk", "_doomed", "_ended", "_is_stopped", "_running", "_workers")
+    __slots__ = ("_disk", "_doomed", "_ended", "_is_stopped", "_running", "_workers", "on_doomed")
 
     def __init__(self, disk: Disk, workers: Workers, ended: Callable[[], None]) -> None:
         """`ended` is called on the loop after each job."""
@@ -26,7 +27,9 @@ class Removals:
         self._workers = workers
         self._ended = ended
         self._doomed: list[tuple[int, str]] = []
-        """Folders of deleted partitions, and when they go."""
+        """Folders of deleted partitions, and when they go: the next one first."""
+        self.on_doomed: Callable[[int], None] = lambda due_ms: None
+        """Called when a folder is to go, with the time at which it may."""
         self._running = 0
         self._is_stopped = False
 
@@ -34,8 +37,14 @@ class Removals:
     def is_idle(self) -> bool:
         return not self._running
 
+    @property
+    def next_due_ms(self) -> int | None:
+        """When the next folder goes; None when none is to."""
+        return self._doomed[0][0] if self._doomed else None
+
     def doom(self, folder: str, due_ms: int) -> None:
-        self._doomed.append((due_ms, folder))
+        insort(self._doomed, (due_ms, folder))
+        self.on_doomed(due_ms)
 
     def remove_files(self, paths: list[str], done: Callable[[], None] | None = None) -> None:
         self._run(partial(remove_files, self._disk, paths, self._goes_on), done)
