@@ -2,16 +2,20 @@
 
 No fsync, no metadata log, no limits, no other APIs: the yardstick for what ours adds. It answers ApiVersions, Metadata,
 Produce, Fetch, ListOffsets and InitProducerId well enough for librdkafka. Started by the harness:
-`python -m bench.node.bare DIR`, which prints its port.
+`python -m bench.node.bare DIR`, which prints its port. With `--written` behind it, it starts the write-back of every
+megabyte as ours does: else what a bench writes may never reach the disk, as its topics are deleted before.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from struct import Struct
 from typing import Any, Final, cast
 
@@ -25,6 +29,9 @@ from headrace.protocol.frame import Request, Unsupported, read_request, write_re
 
 PARTITIONS: Final = 2
 BUFFER_BYTES: Final = 8 << 20
+WRITE_BEHIND_BYTES: Final = 1 << 20
+WRITTEN: Final[SimpleQueue[tuple[int, int, int]] | None] = SimpleQueue() if "--written" in sys.argv else None
+"""What a thread starts the write-back of: descriptors, positions and sizes."""
 SERVED: Final = {0: (0, 9), 1: (4, 11), 2: (1, 5), 3: (0, 8), 10: (0, 2), 18: (0, 3), 22: (0, 1)}
 _SIZE: Final = Struct(">i")
 _HEADER: Final = Struct(">qiibIhi")
@@ -33,12 +40,13 @@ _HEADER: Final = Struct(">qiibIhi")
 class Partition:
     """A file, and for every batch its first offset and position."""
 
-    __slots__ = ("file", "next_offset", "offsets", "positions", "size_bytes")
+    __slots__ = ("file", "next_offset", "offsets", "positions", "size_bytes", "written_bytes")
 
     def __init__(self, path: Path) -> None:
         self.file = os.open(path, os.O_RDWR | os.O_CREAT)
         self.next_offset = 0
         self.size_bytes = 0
+        self.written_bytes = 0
         self.offsets: list[int] = []
         self.positions: list[int] = []
 
@@ -49,6 +57,9 @@ class Partition:
             raise ValueError("a damaged batch")
         _HEADER.pack_into(records, 0, base, length, 0, 2, crc, *_HEADER.unpack_from(records)[5:])
         os.pwrite(self.file, records, self.size_bytes)
+        if WRITTEN is not None and self.size_bytes + len(records) >= self.written_bytes + WRITE_BEHIND_BYTES:
+            WRITTEN.put((self.file, self.written_bytes, self.size_bytes + len(records) - self.written_bytes))
+            self.written_bytes = self.size_bytes + len(records)
         self.offsets.append(base)
         self.positions.append(self.size_bytes)
         self.size_bytes += len(records)
@@ -202,6 +213,13 @@ class Protocol(asyncio.BufferedProtocol):
             self.transport.writelines(write_response(message, request.version, request.correlation_id))
 
 
+def write_back(written: SimpleQueue[tuple[int, int, int]]) -> None:
+    call = ctypes.CDLL(None).sync_file_range
+    call.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    while True:
+        call(*written.get(), 2)
+
+
 async def serve(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     broker = Broker(folder)
@@ -212,4 +230,6 @@ async def serve(folder: Path) -> None:
 
 
 if __name__ == "__main__":
+    if WRITTEN is not None:
+        threading.Thread(target=write_back, args=(WRITTEN,), daemon=True).start()
     uvloop.run(serve(Path(sys.argv[1])))

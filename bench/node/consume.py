@@ -122,7 +122,7 @@ def main() -> None:
         lines = []
         for peer in running.values():
             if (
-                peer.name != "bare" and arguments.gigabytes
+                not peer.is_bare and arguments.gigabytes
             ):  # it has no room in its design for a reader that waits for the disk
                 for acks in (1, -1):
                     lines += replay(peer, arguments.gigabytes * arguments.scale, acks, max(2, arguments.rounds - 1))

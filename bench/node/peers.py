@@ -21,7 +21,12 @@ from headrace.protocol import messages as m
 from tests.compat.wire import Wire
 
 NAMES: Final = ("ours", "kafka", "bare")
-COMMANDS: Final = {"ours": ("headrace", "serve", "--data"), "bare": ("bench.node.bare",)}
+"""By default; `written` is a bare one that writes back what it appends, as ours does."""
+COMMANDS: Final = {
+    "ours": ("headrace", "serve", "--data"),
+    "bare": ("bench.node.bare",),
+    "written": ("bench.node.bare",),
+}
 SETTINGS: Final = ("log.segment.delete.delay.ms=0", "auto.create.topics.enable=false")
 """Of ours and of Kafka: what a round wrote is gone before the next one."""
 TOUCHED_SHARE: Final = 0.6
@@ -43,6 +48,10 @@ class Peer:
         self.bootstrap = ""
         self.pid = 0
 
+    @property
+    def is_bare(self) -> bool:
+        return self.name in ("bare", "written")
+
     def start(self) -> None:
         """Returns when Metadata is answered."""
         if self.name == "kafka":
@@ -56,6 +65,8 @@ class Peer:
             more = ["--listen", "127.0.0.1:0"] if self.name == "ours" else []
             if self.name == "ours":
                 more += [word for setting in self.settings for word in ("--set", setting)]
+            if self.name == "written":
+                more.append("--written")
             command = [sys.executable, "-m", *COMMANDS[self.name], str(self.folder), *more]
             with open(f"{self.folder}.log", "ab") as log:
                 self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)

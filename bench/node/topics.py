@@ -29,7 +29,7 @@ def topic_of(peer: Peer, partitions: int, **settings: str) -> Iterator[str]:
 
 def make_topic(peer: Peer, partitions: int, **settings: str) -> str:
     name = f"bench-{uuid.uuid4().hex[:12]}"
-    if peer.name != "bare":
+    if not peer.is_bare:
         given = m.CreateTopicsRequest
         configs = [
             given.CreatableTopicConfig(name=key.replace("_", "."), value=value) for key, value in settings.items()
@@ -45,7 +45,7 @@ def make_topic(peer: Peer, partitions: int, **settings: str) -> str:
 
 def remove_topic(peer: Peer, name: str) -> None:
     """Returns when its files are gone and nothing is left to be written: the next round shall not pay for this one."""
-    if peer.name == "bare":
+    if peer.is_bare:
         for file in peer.folder.glob(f"{name}-*.log"):
             os.truncate(file, 0)  # the loop holds it open
             file.unlink()
