@@ -7,8 +7,6 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,23 +15,13 @@ from hypothesis import strategies as st
 
 from headrace.net import file_send, sending
 from headrace.net.file_send import NAPS_MAX, STEP_BYTES
+from tests.plain_forms import plain_form
 
 CALM = bytearray(1)
 CONTENT = os.urandom(1 << 20) * 3
 
 
-def _plain() -> Any:
-    """The module as it stands, also where it is compiled."""
-    spec = spec_from_file_location("plain_file_send", Path(sending.__file__).with_name("file_send.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert not module.COMPILED
-    return module
-
-
-PLAIN = _plain()
+PLAIN = plain_form("net/file_send.py")
 FORMS = pytest.mark.parametrize("form", [file_send, PLAIN], ids=lambda form: form.__name__)
 
 

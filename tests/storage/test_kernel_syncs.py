@@ -8,7 +8,6 @@ import os
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from headrace.storage.flusher import Costs, Flusher
 from headrace.storage.kernel_syncs import DEPTH, KernelSyncs, Synced
 from headrace.storage.local_disk import LocalDisk
 from headrace.testing.workers import SteppedWorkers
+from tests.plain_forms import plain_form
 
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 
@@ -233,18 +233,9 @@ def test_hazard_8_so_does_a_failed_sync_of_the_file_system(tmp_path: Path) -> No
 # --- whole file systems -----------------------------------------------------------------------------------------------
 
 
-def _plain_thread() -> Any:
-    """The thread's work as it stands, also where it is compiled."""
-    spec = spec_from_file_location("plain_sync_thread", Path(local_disk.__file__).with_name("sync_thread.py"))
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert not module.COMPILED
-    return module
-
-
-FORMS = pytest.mark.parametrize("form", [sync_thread, _plain_thread()], ids=lambda form: form.__name__)
+FORMS = pytest.mark.parametrize(
+    "form", [sync_thread, plain_form("storage/sync_thread.py")], ids=lambda form: form.__name__
+)
 
 
 @FORMS

@@ -5,9 +5,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,23 +17,13 @@ from headrace.protocol.kernel_types import Buffer
 from headrace.protocol.kernel_writer import encode
 from headrace.storage import offset_map
 from headrace.storage.offset_map import ENTRY_BYTES, OffsetMap
+from tests.plain_forms import plain_form
 
 SECRET = bytes(range(16))
-SOURCE = Path(__file__).parents[2] / "src" / "headrace" / "storage"
+SOURCE = Path(offset_map.__file__).parent
 
 
-def from_source() -> ModuleType:
-    """The module as plain Python, even where a compiled one hides it."""
-    spec = spec_from_file_location("plain_offset_map", SOURCE / "offset_map.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert not module.COMPILED
-    return module
-
-
-PLAIN: type[OffsetMap] = from_source().OffsetMap
+PLAIN: type[OffsetMap] = plain_form("storage/offset_map.py").OffsetMap
 FORMS = [pytest.param(PLAIN, id="plain")]
 if offset_map.COMPILED:
     FORMS.append(pytest.param(OffsetMap, id="compiled"))
@@ -131,7 +119,7 @@ def test_the_reference_is_siphash() -> None:
 
 def test_the_file_runs_where_cython_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cython", None)
-    known = from_source().OffsetMap(240, 0.9, SECRET)
+    known = plain_form("storage/offset_map.py").OffsetMap(240, 0.9, SECRET)
     known.add(*batch_of([(b"a", b"")], 9), 0)
     assert known.get(b"a") == 9
 
