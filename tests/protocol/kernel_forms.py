@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from headrace.protocol import kernel, kernel_writer
+from tests import plain_forms
 
 
 @dataclass
@@ -21,17 +19,6 @@ class Form:
     gather: Any
     rebase: Any
     validity: Any
-
-
-def _from_source(name: str) -> ModuleType:
-    """The module as plain Python, even where a compiled one hides it."""
-    path = Path(kernel_writer.__file__).with_name(f"{name}.py")
-    spec = spec_from_file_location(f"plain_{name}", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def _form(name: str, walker: Any, writer: Any) -> Form:
@@ -48,9 +35,7 @@ def _form(name: str, walker: Any, writer: Any) -> Form:
 
 
 def plain_form(name: str = "plain") -> Form:
-    walker, writer = _from_source("kernel"), _from_source("kernel_writer")
-    assert not walker.COMPILED
-    assert not writer.COMPILED
+    walker, writer = map(plain_forms.plain_form, ("protocol/kernel.py", "protocol/kernel_writer.py"))
     vars(walker)["rebase"] = writer.rebase
     return _form(name, walker, writer)
 

@@ -143,7 +143,11 @@ class Upkeep:
 
     def _remove(self) -> None:
         self._removal = None
-        self._run(self._retain(), self._remove_later)
+        self._run(self._remove_due(), self._remove_later)
+
+    def _remove_due(self) -> Iterator[None]:
+        for directory in self._replicas.directories.online:
+            yield from directory.removals.remove_due(self._replicas.now_ms())
 
     def _remove_later(self) -> None:
         """What is not due yet; what could not be removed is tried again, but not at once."""
