@@ -290,7 +290,8 @@ def test_the_local_disk_hears_of_a_failed_sync_of_all_files(tmp_path: Path, monk
 
 def test_the_local_disk_says_when_it_can_not_sync_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = LocalDisk(str(tmp_path))
-    monkeypatch.setattr(local_disk, "_library", lambda: local_disk._Library(None, None))
+    monkeypatch.setattr(local_disk, "_library", local_disk._Library)
+    monkeypatch.setattr(local_disk, "_has_syncfs", lambda: False)
     assert disk.sync_all() is False
     disk.open("a", create=True).start_writeback(0, 10)
 

@@ -14,17 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.storage.disk import Disk, DiskError, File, SyncFailed, TooManyOpenFiles
-from headrace.storage.flusher import Costs, Flusher, Outcome
+from headrace.storage.flusher import Costs, Flusher
 from headrace.storage.local_disk import LocalDisk
+from headrace.storage.syncs import Outcome
 from headrace.storage.workers import WorkerThread
 from headrace.testing.disk import Crash, FaultyDisk, Platter
+from headrace.testing.syncs import WorkerSyncs
 from headrace.testing.workers import SteppedWorkers
+
+WAYS = pytest.mark.parametrize("by_thread", [False, True], ids=["by a worker", "by a thread"])
 
 
 class Stepped:
-    """A flusher whose loop and worker move when the test says so."""
+    """A flusher whose loop and worker move when the test says so; by a thread, groups begin while others run."""
 
-    def __init__(self, disk: FaultyDisk | None = None) -> None:
+    def __init__(self, disk: FaultyDisk | None = None, by_thread: bool = False) -> None:
         self.disk = disk or FaultyDisk()
         self.workers = SteppedWorkers()
         self.soon: list[Callable[[], None]] = []
@@ -37,6 +41,7 @@ class Stepped:
             call_soon=self.soon.append,
             clock=lambda: self.now,
             on_offline=self.offline.append,
+            syncs_of=(lambda disk, ended: WorkerSyncs(disk, self.workers, ended)) if by_thread else None,
         )
 
     def file(self, name: str) -> File:
@@ -80,8 +85,9 @@ def test_nobody_is_told_before_the_sync() -> None:
     assert stepped.flusher.is_idle
 
 
-def test_all_appends_of_a_round_share_one_sync_of_each_file() -> None:
-    stepped = Stepped()
+@WAYS
+def test_all_appends_of_a_round_share_one_sync_of_each_file(by_thread: bool) -> None:
+    stepped = Stepped(by_thread=by_thread)
     a, b = stepped.file("a"), stepped.file("b")
     syncs = stepped.disk.syncs
     for number in range(5):
@@ -124,17 +130,11 @@ def test_it_rests_when_no_file_is_held_any_more() -> None:
     assert rested == [1]
     stepped.settle()
     assert rested == [1, 0]
-    other = stepped.file("b")
-    stepped.flusher.write_behind(other, 0, 1)
-    other.close()
-    stepped.flusher.rest(lambda: rested.append(stepped.disk.open_files))
-    assert rested == [1, 0]
-    stepped.settle()
-    assert rested == [1, 0, 0]
 
 
-def test_a_file_that_is_closed_meanwhile_is_synced_and_then_closed() -> None:
-    stepped = Stepped()
+@WAYS
+def test_a_file_that_is_closed_meanwhile_is_synced_and_then_closed(by_thread: bool) -> None:
+    stepped = Stepped(by_thread=by_thread)
     file = stepped.file("a")
     stepped.append(file, b"1")
     file.close()
@@ -177,8 +177,9 @@ def test_write_behind_starts_the_write_back_and_syncs_nothing() -> None:
     assert stepped.disk.trace == ["start_writeback a"]
 
 
-def test_many_files_are_synced_at_once() -> None:
-    stepped = Stepped()
+@WAYS
+def test_many_files_are_synced_at_once(by_thread: bool) -> None:
+    stepped = Stepped(by_thread=by_thread)
     files = [stepped.file(f"f{number:03}") for number in range(100)]
     stepped.disk.trace = []
     for file in files:
@@ -221,8 +222,9 @@ def test_costs_are_learnt_and_a_hiccup_counts_little() -> None:
 # Failure
 
 
-def test_hazard_8_a_failed_sync_is_told_to_all_that_wait_and_the_directory_is_offline() -> None:
-    stepped = Stepped()
+@WAYS
+def test_hazard_8_a_failed_sync_is_told_to_all_that_wait_and_the_directory_is_offline(by_thread: bool) -> None:
+    stepped = Stepped(by_thread=by_thread)
     a, b = stepped.file("a"), stepped.file("b")
     stepped.append(a, b"1")
     stepped.append(b, b"1")
@@ -239,9 +241,10 @@ def test_hazard_8_a_failed_sync_is_told_to_all_that_wait_and_the_directory_is_of
     assert stepped.flusher.is_idle
 
 
-def test_hazard_8_a_failed_sync_is_never_tried_again() -> None:
+@WAYS
+def test_hazard_8_a_failed_sync_is_never_tried_again(by_thread: bool) -> None:
     """The kernel says yes to a second one. Whoever believed it would have acknowledged what is not there."""
-    stepped = Stepped()
+    stepped = Stepped(by_thread=by_thread)
     file = stepped.file("a")
     stepped.disk.faults.fail_sync_at = stepped.disk.syncs + 1
     stepped.append(file, b"1", "first")
@@ -257,8 +260,9 @@ def test_hazard_8_a_failed_sync_is_never_tried_again() -> None:
     assert not stepped.disk.restart(power_lost=True).read("a").startswith(b"1"), "and it is not there"
 
 
-def test_hazard_8_a_failed_sync_of_all_files_at_once_is_a_failed_sync() -> None:
-    stepped = Stepped()
+@WAYS
+def test_hazard_8_a_failed_sync_of_all_files_at_once_is_a_failed_sync(by_thread: bool) -> None:
+    stepped = Stepped(by_thread=by_thread)
     files = [stepped.file(f"f{number:03}") for number in range(50)]
     stepped.disk.faults.fail_sync_at = stepped.disk.syncs + 1
     for file in files:
@@ -288,8 +292,9 @@ def test_a_sync_that_could_not_be_tried_is_told_and_done_by_the_next_group() -> 
     assert survivor.exists("t-0")
 
 
-def test_a_reply_that_fails_does_not_keep_the_others_waiting() -> None:
-    stepped = Stepped()
+@WAYS
+def test_a_reply_that_fails_does_not_keep_the_others_waiting(by_thread: bool) -> None:
+    stepped = Stepped(by_thread=by_thread)
     file = stepped.file("a")
 
     def broken(failure: DiskError | None) -> None:
@@ -314,6 +319,7 @@ steps = st.lists(
     st.one_of(
         st.tuples(st.just("append"), st.integers(0, 3)),
         st.tuples(st.just("roll"), st.integers(0, 3)),
+        st.tuples(st.just("hurry"), st.just(0)),
         st.tuples(st.just("round"), st.just(0)),
         st.tuples(st.just("work"), st.just(0)),
     ),
@@ -321,11 +327,11 @@ steps = st.lists(
 )
 
 
-@given(st.integers(0, 2**32), steps, st.integers(0, 60))
+@given(st.integers(0, 2**32), steps, st.integers(0, 60), st.booleans())
 def test_what_was_acknowledged_survives_a_loss_of_power_at_any_call(
-    seed: int, script: list[tuple[str, int]], crash_at: int
+    seed: int, script: list[tuple[str, int]], crash_at: int, by_thread: bool
 ) -> None:
-    stepped = Stepped(FaultyDisk(Platter(seed)))
+    stepped = Stepped(FaultyDisk(Platter(seed)), by_thread)
     disk, flusher = stepped.disk, stepped.flusher
     disk.make_directory("t-0")
     disk.sync_directory("")
@@ -361,6 +367,8 @@ def test_what_was_acknowledged_survives_a_loss_of_power_at_any_call(
                 append(number)
             elif what == "roll":
                 roll(number)
+            elif what == "hurry":
+                flusher.hurry()
             elif what == "round":
                 stepped.round()
             elif len(stepped.workers):

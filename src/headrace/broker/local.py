@@ -7,16 +7,16 @@ import os
 import resource
 import socket
 import time
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.broker.ports import NodePorts
 from headrace.broker.process import LocalProcess
 from headrace.storage.cleaning_work import CleaningProcesses
+from headrace.storage.disk import Disk
 from headrace.storage.local_disk import LocalDisk
+from headrace.storage.syncs import Ended, ThreadSyncs
 from headrace.storage.workers import WorkerThread
-
-if TYPE_CHECKING:
-    from headrace.storage.kernel_syncs import KernelSyncs
+from headrace.storage.write_behind import ThreadWriteBehind
 
 SENDERS: Final = 3
 """As many as Kafka has threads for its network. None is there before it has something to do."""
@@ -33,21 +33,29 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
 
 def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) -> NodePorts:
     """For a node in somebody else's process, whose limits it leaves alone."""
-    threads: list[WorkerThread] = []
+    threads: list[WorkerThread | ThreadSyncs | ThreadWriteBehind] = []
     processes = CleaningProcesses()
     process = LocalProcess()
-    syncs = _kernel_syncs(loop) if syncs_files else None
 
     def workers_of(name: str, *, gives_way: bool = False) -> WorkerThread:
         thread = WorkerThread(loop.call_soon_threadsafe, name, gives_way=gives_way)
         threads.append(thread)
         return thread
 
+    def syncs_of(disk: Disk, ended: Ended) -> ThreadSyncs:
+        syncs = ThreadSyncs(loop, disk, ended)
+        threads.append(syncs)
+        return syncs
+
+    def behind_of() -> ThreadWriteBehind | None:
+        behind = ThreadWriteBehind() if syncs_files else None
+        if behind is not None:
+            threads.append(behind)
+        return behind
+
     def stop() -> None:
         for thread in threads:
             thread.stop()
-        if syncs is not None:
-            syncs.stop()
         processes.stop()
         process.stop()
 
@@ -62,20 +70,12 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         choose=choose,
         host_name=socket.gethostname,
         senders=[workers_of(f"sender-{number}", gives_way=True) for number in range(SENDERS)],
-        syncs=syncs,
+        syncs_of=syncs_of if syncs_files else None,
+        behind_of=behind_of,
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,
         stop=stop,
     )
-
-
-def _kernel_syncs(loop: asyncio.AbstractEventLoop) -> KernelSyncs | None:
-    from headrace.storage.kernel_syncs import KernelSyncs  # with ctypes, for who syncs at all
-
-    try:
-        return KernelSyncs(loop)
-    except OSError:
-        return None
 
 
 def now_ms() -> int:

@@ -447,8 +447,8 @@ class Node:
                 call_soon=self._loop.call_soon,
                 clock=lambda: self._clock_ns() / 1e9,
                 on_offline=went_offline,
-                behind=self._ports.workers_of("write-behind"),
-                syncs=self._ports.syncs,
+                behind=self._ports.behind_of(),
+                syncs_of=self._ports.syncs_of,
             )
         return self._flushers[disk]
 

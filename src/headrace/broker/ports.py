@@ -11,8 +11,9 @@ if TYPE_CHECKING:
     from headrace.broker.process import ProcessFigures
     from headrace.storage.cleaning_work import StartWork
     from headrace.storage.disk import Disk
-    from headrace.storage.kernel_syncs import Syncs
+    from headrace.storage.syncs import Ended, Syncs
     from headrace.storage.workers import Workers
+    from headrace.storage.write_behind import WritesBehind
 
 
 def _nothing() -> None:
@@ -41,8 +42,10 @@ class NodePorts:
     """A clock for short times, that never goes back; the loop's when there is none."""
     senders: Sequence[Workers] = ()
     """Threads that send large replies. None where a connection has no socket of the system."""
-    syncs: Syncs | None = None
-    """Syncs files without a thread, where the system can."""
+    syncs_of: Callable[[Disk, Ended], Syncs] | None = None
+    """Who syncs the files of a disk, away from the loop; workers do without."""
+    behind_of: Callable[[], WritesBehind | None] = _unknown
+    """Who starts the write-back of what is appended to a disk, where that may have to wait."""
     process: Callable[[], ProcessFigures | None] = _unknown
     """What the process takes of its machine, where that means something."""
     open_files: int = 1000

@@ -19,7 +19,7 @@ def _unchanged(definition: Any) -> Any:
     return definition
 
 
-cclass = cfunc = inline = _unchanged
+cclass = cfunc = inline = nogil = _unchanged
 
 
 def __getattr__(name: str) -> None:

@@ -32,6 +32,8 @@ class SyncsFiles(Protocol):
 
     def sync_names(self, directory: str) -> None: ...
 
+    def hurry(self) -> None: ...
+
     def write_behind(self, file: File, position: int, size: int) -> None: ...
 
 
@@ -53,6 +55,9 @@ class DirectFlusher:
 
     def sync_names(self, directory: str) -> None:
         self._disk.sync_directory(directory)
+
+    def hurry(self) -> None:
+        pass
 
     def write_behind(self, file: File, position: int, size: int) -> None:
         file.start_writeback(position, size)
@@ -131,6 +136,10 @@ class Unsynced:
             self._first_files += side_files
         else:
             self._side_files |= dict.fromkeys(side_files)
+
+    def hurry(self) -> None:
+        """A large append follows: the flushes of others begin before it."""
+        self._flusher.hurry()
 
     def write_back(self, segment: Segment) -> None:
         """The active segment has reached `write_back_at`."""

@@ -11,10 +11,12 @@ cdef class Flusher:
     cdef public object _costs
     cdef public object _disk
     cdef public Group _group
+    cdef public bint _is_offline
     cdef public bint _is_scheduled
+    cdef public bint _is_working
     cdef public object _on_offline
     cdef public list _resting
-    cdef public Group _running
+    cdef public object _running
     cdef public object _syncs
     cdef public object _workers
     cdef public object groups

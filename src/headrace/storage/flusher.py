@@ -1,14 +1,16 @@
 # cython: language_level=3, annotation_typing=False, nonecheck=True
 """Group commit: all that waits for a sync shares one, off the loop, while appends go on.
 
-A wait joins the group that is being collected. When the worker is free, the group goes to it as one job; its answers
-come back to the loop in one call. What is appended meanwhile collects in the next group.
+A wait joins the group that is being collected, which begins at the end of the loop's round. A thread without the
+interpreter syncs it (`storage/syncs.py`): what begins while it is at another group it takes next, all of it together,
+so that the disk never waits for the loop. Who waits is told in the order in which groups began.
 
-A group of a few files goes to the kernel, where that can sync by itself (`storage/kernel_syncs.py`), else to a worker.
-A group that touched many files is synced at once (`Disk.sync_all`) when that is cheaper than one file after another, by
-what either took lately: 100 files cost 13 to 25 ms one by one and 0.6 to 1.7 ms at once, even beside a writer of other
-data for which it has to wait too (docs/decisions/0020-group-commit.md). A thread without the interpreter does that,
-where there is one (`storage/file_system_syncs.py`).
+A group that touched many files is synced at once, with all of the disk, when that is cheaper than one file after
+another, by what either took lately: 100 files cost 13 to 25 ms one by one and 0.6 to 1.7 ms at once, even beside a
+writer of other data for which it has to wait too (docs/decisions/0020-group-commit.md).
+
+Names of files, and what such a thread can't do, are the job of a worker. It is alone: it begins when all groups before
+it have ended, and the next one behind it.
 
 Write-behind: whoever appended a megabyte says so, and its write-back starts, so that a sync of a small file never waits
 for a large one's pages.
@@ -20,18 +22,16 @@ dropped the pages, and a second sync would say yes (hazard 8).
 from __future__ import annotations
 
 import logging
-import os
+from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from headrace.metrics.histogram import Histogram
 from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
+from headrace.storage.syncs import Ended, Outcome, Syncs
 from headrace.storage.workers import Workers
-from headrace.storage.write_behind import WriteBehind
-
-if TYPE_CHECKING:
-    from headrace.storage.kernel_syncs import Syncs
+from headrace.storage.write_behind import WritesBehind
 
 FILES_AT_ONCE_MIN: Final = 8
 """Fewer are synced one by one: at once, they would wait for whatever else is being written to the device."""
@@ -52,7 +52,9 @@ class Flusher:
         "_costs",
         "_disk",
         "_group",
+        "_is_offline",
         "_is_scheduled",
+        "_is_working",
         "_on_offline",
         "_resting",
         "_running",
@@ -72,10 +74,10 @@ class Flusher:
         call_soon: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         on_offline: Callable[[SyncFailed], None],
-        behind: Workers | None = None,
-        syncs: Syncs | None = None,
+        behind: WritesBehind | None = None,
+        syncs_of: Callable[[Disk, Ended], Syncs] | None = None,
     ) -> None:
-        """`workers` run one job at a time, and so do those that write `behind`, which are the same when there are none.
+        """`workers` run one job at a time. Where nobody writes `behind`, that does not wait and is done on the spot.
 
         `call_soon` is the loop's; `clock` counts seconds, from any start.
         `on_offline` is called once, on the loop, after all that waited have been told.
@@ -85,15 +87,17 @@ class Flusher:
         self._call_soon = call_soon
         self._clock = clock
         self._on_offline = on_offline
-        self._behind = WriteBehind(behind or workers, self._rest)
-        self._syncs = syncs
+        self._behind = behind
+        self._syncs = None if syncs_of is None else syncs_of(disk, self._ended)
         self._costs = Costs()
         self._group = Group()
-        self._running: Group | None = None
+        self._running: deque[Group] = deque()
+        self._is_working = False
         self._is_scheduled = False
+        self._is_offline = False
         self._resting: list[Callable[[], None]] = []
         self.latency = Histogram()
-        """Of the groups, as long as the worker took for each."""
+        """Of the syncs, each of one group or of several together."""
         self.groups = 0
         self.synced_files = 0
         self.synced_at_once = 0
@@ -107,20 +111,30 @@ class Flusher:
             group.files[file] = None
         group.waiting.append(waiting)
         if not self._is_scheduled:
-            self._schedule()
+            # At the end of the loop's round, so that all appends of this round share a group.
+            self._is_scheduled = True
+            self._call_soon(self._start)
 
     def sync_names(self, directory: str) -> None:
         """Names in a directory changed: no wait from now on is over before they are durable."""
         self._group.directories[directory] = None
 
+    def hurry(self) -> None:
+        """Something follows in this round of the loop that takes long: what was collected begins before it."""
+        if self._is_scheduled:
+            self._start()
+
     def write_behind(self, file: File, position: int, size: int) -> None:
         """Starts the write-back of a range that nobody waits for."""
-        self._behind.start(file, position, size)
+        if self._behind is not None:
+            self._behind.start(file, position, size)
+        else:
+            file.start_writeback(position, size)
 
     @property
     def is_idle(self) -> bool:
         """Nothing waits and nothing runs."""
-        return self._running is None and not self._is_scheduled and self._behind.is_idle
+        return not self._running and not self._is_scheduled
 
     def rest(self, done: Callable[[], None]) -> None:
         """Calls `done` when nothing waits and nothing runs, and so no file is held."""
@@ -133,56 +147,43 @@ class Flusher:
             for rested in resting:
                 rested()
 
-    def _schedule(self) -> None:
-        # At the end of the loop's round, so that all appends of this round share the first group.
-        self._is_scheduled = True
-        if self._running is None:
-            self._call_soon(self._start)
-
     def _start(self) -> None:
-        group, self._group = self._group, Group()
-        self._running = group
+        """Begins the group that was collected, or leaves it to the end of one that has to end before."""
+        if not self._is_scheduled or self._is_working:
+            return
+        group = self._group
+        if self._start_syncs(group):
+            self._running.append(group)
+        elif self._running:
+            return
+        else:
+            self._start_work(group)
+        self._group = Group()
         self._is_scheduled = False
-        self._beat()
-        if self._syncs is not None and self._start_in_kernel(self._syncs, group):
-            return
-        disk, clock, costs = self._disk, self._clock, self._costs
-        self._workers.run(lambda: group.commit(disk, clock, costs), self._committed)
 
-    def _start_in_kernel(self, syncs: Syncs, group: Group) -> bool:
-        if group.directories or self._disk.offline is not None:
+    def _start_syncs(self, group: Group) -> bool:
+        if self._syncs is None or group.directories or self._disk.offline is not None:
             return False
-        began = self._clock()
-        if len(group.files) >= FILES_AT_ONCE_MIN:
-            if not self._costs.prefer_at_once(len(group.files)):
-                return False
-            descriptor = self._disk.fileno()
-            return descriptor is not None and syncs.start_all(
-                descriptor, lambda error: self._synced(began, error, at_once=True)
-            )
-        descriptors = [file.fileno() for file in group.files]
-        known = [descriptor for descriptor in descriptors if descriptor is not None]
-        return len(known) == len(descriptors) and syncs.start(known, lambda error: self._synced(began, error))
+        return self._syncs.start(group.files, self._costs.at_once_from)
 
-    def _synced(self, began: float, error: int, at_once: bool = False) -> None:
-        """The kernel has synced the files of the group, or not."""
-        group, disk = self._running, self._disk
-        assert group is not None, "what is synced was running"
-        if not error and disk.offline is not None:  # since it began: nothing is promised any more
-            self._committed(None, SyncFailed(disk.offline.path, disk.offline.reason))
-            return
-        if not error:
-            self._committed(Outcome(len(group.files), at_once, self._clock() - began), None)
-            return
-        path = "" if at_once else next(iter(group.files)).path
-        failure = SyncFailed(disk.full_path(path), os.strerror(error))
-        disk.go_offline(failure)
-        self._committed(None, failure)
-
-    def _committed(self, outcome: Outcome | None, error: BaseException | None) -> None:
-        group, self._running = self._running, None
-        assert group is not None, "a job that ended was running"
+    def _start_work(self, group: Group) -> None:
+        self._running.append(group)
+        self._is_working = True
         self._beat()
+        disk, clock, costs = self._disk, self._clock, self._costs
+        self._workers.run(lambda: group.commit(disk, clock, costs), self._worked)
+
+    def _worked(self, outcome: Outcome | None, error: BaseException | None) -> None:
+        self._is_working = False
+        self._beat()
+        self._ended(1, outcome, error)
+
+    def _ended(self, count: int, outcome: Outcome | None, error: BaseException | None) -> None:
+        """The first groups that run have ended."""
+        groups = [self._running.popleft() for _ in range(count)]
+        offline = self._disk.offline
+        if error is None and offline is not None:  # since it began: nothing is promised any more
+            outcome, error = None, SyncFailed(offline.path, offline.reason)
         if outcome is not None:
             self._costs = self._costs.learn(outcome)
             self.groups += 1
@@ -190,13 +191,15 @@ class Flusher:
             self.synced_files += outcome.files
             self.synced_at_once += outcome.at_once
         elif not isinstance(error, SyncFailed):
-            self._group.inherit(group)  # not synced, and not lost either: the next group does it
+            for group in groups:  # not synced, and not lost either: the next group does it
+                self._group.inherit(group)
         failure = error if isinstance(error, DiskError) or error is None else _unexpected(self._disk, error)
-        if self._is_scheduled and not isinstance(failure, SyncFailed):
+        if not isinstance(failure, SyncFailed):
             self._start()  # before the replies, so that the device works meanwhile
-        group.release()
-        group.tell(failure)
-        if isinstance(failure, SyncFailed):
+        for group in groups:
+            group.release()
+            group.tell(failure)
+        if isinstance(failure, SyncFailed) and not self._is_offline:
             self._go_offline(failure)
         self._rest()
 
@@ -206,20 +209,15 @@ class Flusher:
         beats[0] = (beats[0] + 1) & 0xFF
 
     def _go_offline(self, failure: SyncFailed) -> None:
-        """What was collected meanwhile is told the same and not synced. `sync` refuses from now on."""
+        """All others that wait are told the same, even those of groups that run. `sync` refuses from now on."""
         group, self._group = self._group, Group()
         self._is_scheduled = False
+        self._is_offline = True
         group.release()
+        for running in self._running:
+            running.tell(failure)
         group.tell(failure)
         self._on_offline(failure)
-
-
-class Outcome(NamedTuple):
-    """What a job did and what it took."""
-
-    files: int
-    at_once: bool
-    seconds: float
 
 
 class Costs(NamedTuple):
@@ -228,8 +226,13 @@ class Costs(NamedTuple):
     file: float = 150e-6
     at_once: float = 500e-6
 
+    @property
+    def at_once_from(self) -> int:
+        """From so many files on it is cheaper to sync them at once."""
+        return max(FILES_AT_ONCE_MIN, int(self.at_once / (self.file - _FILE_AT_ONCE_SECONDS)) + 1)
+
     def prefer_at_once(self, files: int) -> bool:
-        return files >= FILES_AT_ONCE_MIN and files * self.file > self.at_once + files * _FILE_AT_ONCE_SECONDS
+        return files >= self.at_once_from
 
     def learn(self, outcome: Outcome) -> Costs:
         """The newest sample counts an eighth, and a hiccup no more than twice what was expected.
@@ -293,7 +296,8 @@ class Group:
             file.release()
 
     def tell(self, failure: DiskError | None) -> None:
-        for waiting in self.waiting:
+        told, self.waiting = self.waiting, []
+        for waiting in told:
             try:
                 waiting(failure)
             except Exception:

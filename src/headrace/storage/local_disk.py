@@ -97,16 +97,15 @@ class LocalDisk(Disk):
 
     def sync_all(self) -> bool:
         self.promise()
-        syncfs = _library().syncfs
-        if syncfs is None:
+        if not _has_syncfs():
             return False
-        number = syncfs(self._descriptor)
+        number = sync_file_system(self._descriptor)
         if number:
             self.sync_failed("", OSError(number, os.strerror(number)))
         return True
 
     def fileno(self) -> int | None:
-        return None if _library().syncfs is None else self._descriptor
+        return self._descriptor if _has_syncfs() else None
 
     def names(self, path: str = "") -> list[str]:
         return sorted(self._call(path, os.listdir))
@@ -299,9 +298,7 @@ class LocalFile(File):
             self._disk.sync_failed(self.path, error)
 
     def start_writeback(self, position: int, size: int) -> None:
-        sync_file_range = _library().sync_file_range
-        if sync_file_range is not None:
-            sync_file_range(self._descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
+        write_back(self._descriptor, position, size)
 
     def forget_cached(self) -> None:
         if sys.platform == "linux":
@@ -364,8 +361,8 @@ def _device_sync() -> Callable[[int], None]:
 class _Library(NamedTuple):
     """What Python's os module lacks. Loaded on first use: ctypes takes 2 to 20 ms, and start-up does not need it."""
 
-    sync_file_range: Callable[[int, int, int, int], int] | None
-    syncfs: Callable[[int], int] | None
+    sync_file_range: Callable[[int, int, int, int], int] | None = None
+    syncfs: Callable[[int], int] | None = None
     cached_pages: Callable[[int, int, int], int] | None = None
     """How many pages of a range are in memory; -1 when this file system does not tell."""
 
@@ -373,7 +370,7 @@ class _Library(NamedTuple):
 @functools.cache
 def _library() -> _Library:
     if sys.platform != "linux":
-        return _Library(None, None, None)
+        return _Library()
     import ctypes
 
     from headrace.storage.page_cache import cached_pages
@@ -385,10 +382,18 @@ def _library() -> _Library:
     def syncfs(descriptor: int) -> int:
         return ctypes.get_errno() if library.syncfs(descriptor) else 0
 
+    return _Library(sync_file_range, syncfs, cached_pages if _kernel_version() >= (6, 5) else None)
+
+
+@functools.cache
+def _kernel_version() -> tuple[int, int]:
     major, minor = re.findall(r"\d+", os.uname().release + ".0.0")[:2]
-    # Before Linux 5.8 syncfs did not report a failed write-back, and a promise that can't fail is none (hazard 8).
-    version = (int(major), int(minor))
-    return _Library(sync_file_range, syncfs if version >= (5, 8) else None, cached_pages if version >= (6, 5) else None)
+    return int(major), int(minor)
+
+
+def _has_syncfs() -> bool:
+    """Before Linux 5.8 it did not report a failed write-back, and a promise that can't fail is none (hazard 8)."""
+    return sys.platform == "linux" and _kernel_version() >= (5, 8)
 
 
 def sync_file_system(descriptor: int) -> int:
@@ -396,6 +401,22 @@ def sync_file_system(descriptor: int) -> int:
     syncfs = _library().syncfs
     assert syncfs is not None
     return syncfs(descriptor)
+
+
+def sync_descriptor(descriptor: int) -> int:
+    """The number of the error, or 0."""
+    try:
+        _datasync(descriptor)
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
+
+
+def write_back(descriptor: int, position: int, size: int) -> None:
+    """Starts it, where there is such a call."""
+    sync_file_range = _library().sync_file_range
+    if sync_file_range is not None:
+        sync_file_range(descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
 
 
 def _pages(start: int, end: int) -> int:

@@ -1,59 +1,65 @@
 """Write-behind: the write-back of what was appended is started early, so that a sync finds little left to do.
 
-It has a thread of its own in a node: to start a write-back may wait for the device, and nobody's sync is to wait for
-that.
+It has a thread of its own in a node, without the interpreter: to start a write-back may wait for the device, and
+nobody's sync is to wait for that. What it is asked for is a wish: the file is not held open for it, and when more was
+asked for than it gets done the rest is left to the system.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import os
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.storage.disk import File
-from headrace.storage.workers import Workers
+from headrace.storage.disk_threads import ask_write_back, serve_write_backs
+from headrace.storage.piped_thread import open_pipe, start_thread
+
+if TYPE_CHECKING:
+    import threading
 
 logger = logging.getLogger(__name__)
 
+THREAD: Final = "write-behind"
 
-class WriteBehind:
-    __slots__ = ("_ended", "_is_running", "_ranges", "_workers")
 
-    def __init__(self, workers: Workers, ended: Callable[[], None]) -> None:
-        """`ended` is called on the loop after each job."""
-        self._workers = workers
-        self._ended = ended
-        self._ranges: list[tuple[File, int, int]] = []
-        self._is_running = False
+class WritesBehind(Protocol):
+    def start(self, file: File, position: int, size: int) -> None:
+        """Starts the write-back of a range, without a wait."""
 
-    @property
-    def is_idle(self) -> bool:
-        return not self._is_running
+
+class ThreadWriteBehind:
+    """The thread is there from the first range on."""
+
+    __slots__ = ("_asked_fd", "_is_stopped", "_thread")
+
+    def __init__(self) -> None:
+        self._thread: threading.Thread | None = None
+        self._is_stopped = False
+        self._asked_fd = -1
 
     def start(self, file: File, position: int, size: int) -> None:
-        """Starts the write-back of a range. What comes while the worker is at it goes with the next job."""
-        file.hold()
-        self._ranges.append((file, position, size))
-        if not self._is_running:
-            self._run()
+        descriptor = file.fileno()
+        if descriptor is None or self._is_stopped or (self._thread is None and not self._begin()):
+            return
+        ask_write_back(self._asked_fd, descriptor, position, size)
 
-    def _run(self) -> None:
-        ranges, self._ranges = self._ranges, []
-        self._is_running = True
+    def _begin(self) -> bool:
+        try:
+            with ExitStack() as opened:  # when it can't be made, nothing is left of it
+                asked_fd, self._asked_fd = open_pipe(opened)
+                os.set_blocking(self._asked_fd, False)
+                self._thread = start_thread(THREAD, lambda: serve_write_backs(asked_fd), asked_fd)
+                opened.pop_all()
+        except (OSError, RuntimeError) as error:  # no descriptor or no thread is left
+            logger.debug("nothing is written behind: %s", error)
+            return False
+        return True
 
-        def job() -> None:
-            for file, position, size in ranges:
-                file.start_writeback(position, size)
-
-        def done(result: None, error: BaseException | None) -> None:
-            self._is_running = False
-            for file, _, _ in ranges:
-                file.release()
-            if self._ranges:
-                self._run()
-            self._ended()
-            if error is not None:  # the next sync of the file tells, to those who wait for it
-                if not isinstance(error, Exception):
-                    raise error
-                logger.warning("a write-back could not be started: %s", error)
-
-        self._workers.run(job, done)
+    def stop(self) -> None:
+        """Waits for what was asked for."""
+        self._is_stopped = True
+        if self._thread is not None:
+            os.close(self._asked_fd)
+            self._thread.join()

@@ -19,7 +19,7 @@ from headrace.testing.unsynced_disk import UnsyncedDisk
 from headrace.testing.workers import LoopWorkers
 
 STOP_SECONDS: Final = 60.0
-_SYNCING: Final = ("flusher", "write-behind", "checkpoints", "metadata")
+_SYNCING: Final = ("flusher", "checkpoints", "metadata")
 """Workers whose jobs wait for nothing when nothing is synced."""
 
 

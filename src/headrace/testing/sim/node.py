@@ -13,6 +13,7 @@ from headrace.config import NodeConfig
 from headrace.errors import HeadraceError
 from headrace.storage.cleaning_work import InlineWork
 from headrace.testing.sim.process import Main, Process
+from headrace.testing.syncs import WorkerSyncs
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +29,7 @@ def node_ports(process: Process) -> NodePorts:
         random_bytes=process.chance.randbytes,
         choose=process.chance.randrange,
         host_name=lambda: process.host.name,
+        syncs_of=lambda disk, ended: WorkerSyncs(disk, process.workers("syncs"), ended),
         open_files=100,
     )
 

@@ -1,0 +1,319 @@
+# cython: language_level=3
+"""The work of the threads that sync and write back, and how the loop speaks to them: by pipes, in messages of one size.
+
+Compiled, they need the interpreter for none of it: a sync begins while the loop runs on, the next one begins as soon
+as it has ended, with all that was asked for meanwhile, and its end interrupts nobody. A thread that runs Python waits
+for the loop before each sync, with the disk idle meanwhile, and takes the interpreter from it afterwards. The same file
+runs as it stands, which is such a thread then.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from struct import Struct
+from typing import Final
+
+try:
+    import cython
+except ImportError:  # a machine that runs the file as it stands needs no Cython either
+    from headrace.protocol import kernel_shim as cython
+
+from headrace.storage.local_disk import sync_descriptor, sync_file_system, write_back
+
+if cython.compiled:
+    from cython.cimports.headrace.storage.system_calls import (
+        CLOCK_MONOTONIC,
+        IOCB_CMD_FDSYNC,
+        SYNC_FILE_RANGE_WRITE,
+        SYS_io_destroy,
+        SYS_io_getevents,
+        SYS_io_setup,
+        SYS_io_submit,
+        aio_context_t,
+        clock_gettime,
+        fdatasync,
+        io_event,
+        iocb,
+        sync_file_range,
+        syncfs,
+        syscall,
+        timespec,
+    )
+    from cython.cimports.libc.errno import EINTR, errno
+    from cython.cimports.libc.string import memset
+    from cython.cimports.posix.unistd import read, write
+
+__all__ = [
+    "COMPILED",
+    "FILES_MAX",
+    "MESSAGES_MAX",
+    "ask_sync",
+    "ask_write_back",
+    "hear",
+    "serve_syncs",
+    "serve_write_backs",
+]
+
+COMPILED: bool = cython.compiled
+FILES_MAX: Final = 13
+"""Of one message."""
+MESSAGES_MAX: Final = 64
+"""That may be under way: as much as a thread reads at a time, and as a pipe takes without a wait."""
+
+_SYNC: Final = Struct(f"=3i{FILES_MAX}i")  # files, how many are synced at once, the file system, descriptors
+_TOLD: Final = Struct("=6q")  # messages, files, whether at once, the error, its descriptor, nanoseconds
+_RANGE: Final = Struct("=3q")  # descriptor, position, size
+
+
+# --- of the loop ------------------------------------------------------------------------------------------------------
+
+
+def ask_sync(pipe: int, descriptors: list[int], files: int, at_once_from: int, file_system: int) -> None:
+    """Asks for a sync of up to FILES_MAX files, or of the file system when there are more than descriptors for them.
+
+    From `at_once_from` files on that are asked for together the file system is synced, too, unless it is 0.
+    """
+    if not cython.compiled:
+        padded = descriptors + [-1] * (FILES_MAX - len(descriptors))
+        os.write(pipe, _SYNC.pack(files, at_once_from, file_system, *padded))
+        return
+    message = cython.declare(cython.int[16])
+    to: cython.int = pipe
+    place: cython.int = 3
+    message[0] = files
+    message[1] = at_once_from
+    message[2] = file_system
+    for descriptor in descriptors:
+        message[place] = descriptor
+        place += 1
+    while place < 16:
+        message[place] = -1
+        place += 1
+    if write(to, cython.address(message[0]), 64) != 64:
+        raise OSError(errno, os.strerror(errno))
+
+
+def hear(pipe: int) -> list[tuple[int, int, int, int, int, int]]:
+    """What has ended: messages, files, whether at once, the number of an error and its descriptor, nanoseconds."""
+    if not cython.compiled:
+        try:
+            content = os.read(pipe, _TOLD.size * MESSAGES_MAX)
+        except BlockingIOError:
+            return []
+        return list(_TOLD.iter_unpack(content))
+    told = cython.declare(cython.longlong[384])
+    of: cython.int = pipe
+    at: cython.int = 0
+    end: cython.int = read(of, cython.address(told[0]), 3072) // 8
+    found = []
+    while at < end:
+        found.append((told[at], told[at + 1], told[at + 2], told[at + 3], told[at + 4], told[at + 5]))
+        at += 6
+    return found
+
+
+def ask_write_back(pipe: int, descriptor: int, position: int, size: int) -> bool:
+    """False when too much was asked for already."""
+    if not cython.compiled:
+        try:
+            return os.write(pipe, _RANGE.pack(descriptor, position, size)) > 0
+        except BlockingIOError:
+            return False
+    message = cython.declare(cython.longlong[3])
+    to: cython.int = pipe
+    message[0] = descriptor
+    message[1] = position
+    message[2] = size
+    return write(to, cython.address(message[0]), 24) == 24
+
+
+# --- of the threads ---------------------------------------------------------------------------------------------------
+
+
+def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
+    """Syncs all that was asked for, again and again, and tells. Returns when the pipe's other end is closed.
+
+    The one byte of `sync_beats` is odd while a sync is under way.
+    """
+    if not cython.compiled:
+        _serve_syncs(asked_pipe, told_pipe, sync_beats)
+        return
+    asked: cython.int = asked_pipe
+    told: cython.int = told_pipe
+    beats: cython.p_uchar = sync_beats
+    messages = cython.declare(cython.int[1024])
+    found = cython.declare(cython.int[832])
+    result = cython.declare(cython.longlong[6])
+    count: cython.int
+    files: cython.int
+    at_once: cython.bint
+    at: cython.int
+    place: cython.int
+    known: cython.int
+    descriptor: cython.int
+    size: cython.int
+    began: cython.longlong
+    context: aio_context_t = 0
+    failed: cython.int = -1
+    with cython.nogil:
+        if syscall(SYS_io_setup, 64, cython.address(context)):
+            context = 0
+        while True:
+            size = read(asked, cython.address(messages[0]), 4096)
+            if size <= 0:
+                if size < 0 and errno == EINTR:
+                    continue
+                break
+            count = files = 0
+            at_once = False
+            at = 0
+            while at < size // 4:
+                if messages[at] > 13:
+                    at_once = True
+                    files += messages[at]
+                else:
+                    place = at + 3
+                    while place < at + 3 + messages[at]:
+                        descriptor = messages[place]
+                        known = 0
+                        while known < count and found[known] != descriptor:
+                            known += 1
+                        if known == count:
+                            found[count] = descriptor
+                            count += 1
+                        place += 1
+                at += 16
+            files += count
+            if messages[at - 15] and files >= messages[at - 15]:
+                at_once = True
+            beats[0] += 1
+            began = _clock_ns()
+            if at_once:
+                failed = messages[at - 14]
+                result[3] = errno if syncfs(failed) else 0
+            else:
+                result[3] = _sync_files(context, cython.address(found[0]), count, cython.address(failed))
+            result[5] = _clock_ns() - began
+            beats[0] += 1
+            result[0] = size // 64
+            result[1] = files
+            result[2] = at_once
+            result[4] = failed
+            if write(told, cython.address(result[0]), 48) != 48:
+                break
+        if context:
+            syscall(SYS_io_destroy, context)
+
+
+def serve_write_backs(asked_pipe: int) -> None:
+    """Starts the write-back of what was asked for. Returns when the pipe's other end is closed."""
+    if not cython.compiled:
+        while content := os.read(asked_pipe, _RANGE.size * MESSAGES_MAX):
+            for descriptor, position, size in _RANGE.iter_unpack(content):
+                write_back(descriptor, position, size)
+        return
+    asked: cython.int = asked_pipe
+    ranges = cython.declare(cython.longlong[192])
+    at: cython.int
+    end: cython.int
+    with cython.nogil:
+        while True:
+            end = read(asked, cython.address(ranges[0]), 1536)
+            if end <= 0:
+                if end < 0 and errno == EINTR:
+                    continue
+                break
+            end = end // 8
+            at = 0
+            while at < end:
+                # What goes wrong here the next sync of the file tells, to those who wait for it.
+                sync_file_range(ranges[at], ranges[at + 1], ranges[at + 2], SYNC_FILE_RANGE_WRITE)
+                at += 3
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _clock_ns() -> cython.longlong:
+    now = cython.declare(timespec)
+    clock_gettime(CLOCK_MONOTONIC, cython.address(now))
+    return now.tv_sec * cython.cast(cython.longlong, 1000000000) + now.tv_nsec
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _sync_files(
+    context: aio_context_t, descriptors: cython.p_int, count: cython.int, failed: cython.p_int
+) -> cython.int:
+    """The number of the first error. The kernel syncs several side by side, where it can."""
+    controls = cython.declare(iocb[64])
+    submitted = cython.declare(cython.pointer(iocb)[64])
+    ended = cython.declare(io_event[64])
+    first: cython.int = 0
+    error: cython.int = 0
+    begun: cython.int
+    number: cython.int
+    left: cython.int
+    while first < count:
+        left = count - first
+        begun = 0
+        if context and left > 1:
+            if left > 64:
+                left = 64
+            memset(cython.address(controls[0]), 0, left * cython.sizeof(iocb))
+            number = 0
+            while number < left:
+                controls[number].aio_data = first + number
+                controls[number].aio_lio_opcode = IOCB_CMD_FDSYNC
+                controls[number].aio_fildes = descriptors[first + number]
+                submitted[number] = cython.address(controls[number])
+                number += 1
+            begun = syscall(SYS_io_submit, context, left, cython.address(submitted[0]))
+            left = begun if begun > 0 else 0
+            while left > 0:
+                number = syscall(SYS_io_getevents, context, left, left, cython.address(ended[0]), cython.NULL)
+                if number < 0:
+                    continue  # a signal
+                left -= number
+                while number > 0:
+                    number -= 1
+                    if ended[number].res < 0 and not error:
+                        error = -ended[number].res
+                        failed[0] = descriptors[ended[number].data]
+        if begun > 0:
+            first += begun
+            continue
+        # One alone, or one that the kernel does not sync by itself.
+        while fdatasync(descriptors[first]):
+            if errno != EINTR:
+                if not error:
+                    error = errno
+                    failed[0] = descriptors[first]
+                break
+        first += 1
+    return error
+
+
+def _serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
+    while content := os.read(asked_pipe, _SYNC.size * MESSAGES_MAX):
+        messages = list(_SYNC.iter_unpack(content))
+        at_once_from, file_system = messages[-1][1:3]
+        descriptors = dict.fromkeys(
+            one for files, _, _, *found in messages if files <= FILES_MAX for one in found[:files]
+        )
+        files = len(descriptors) + sum(message[0] for message in messages if message[0] > FILES_MAX)
+        at_once = files > len(descriptors) or 0 < at_once_from <= files
+        sync_beats[0] = (sync_beats[0] + 1) & 0xFF
+        began = time.perf_counter_ns()
+        error, failed = 0, -1
+        if at_once:
+            error, failed = sync_file_system(file_system), file_system
+        else:
+            for descriptor in descriptors:
+                if (number := sync_descriptor(descriptor)) and not error:
+                    error, failed = number, descriptor
+        took = time.perf_counter_ns() - began
+        sync_beats[0] = (sync_beats[0] + 1) & 0xFF
+        os.write(told_pipe, _TOLD.pack(len(messages), files, at_once, error, failed, took))

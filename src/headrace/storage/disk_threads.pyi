@@ -1,0 +1,22 @@
+from typing import Final
+
+__all__ = [
+    "COMPILED",
+    "FILES_MAX",
+    "MESSAGES_MAX",
+    "ask_sync",
+    "ask_write_back",
+    "hear",
+    "serve_syncs",
+    "serve_write_backs",
+]
+
+COMPILED: bool
+FILES_MAX: Final = 13
+MESSAGES_MAX: Final = 64
+
+def ask_sync(pipe: int, descriptors: list[int], files: int, at_once_from: int, file_system: int) -> None: ...
+def hear(pipe: int) -> list[tuple[int, int, int, int, int, int]]: ...
+def ask_write_back(pipe: int, descriptor: int, position: int, size: int) -> bool: ...
+def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None: ...
+def serve_write_backs(asked_pipe: int) -> None: ...

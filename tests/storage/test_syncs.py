@@ -1,0 +1,508 @@
+"""Syncs by a thread: groups end in order, each told once, however they were synced; what it can't do, workers do."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+import signal
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvloop
+
+from headrace.storage import disk_threads, syncs, write_behind
+from headrace.storage.disk import Disk, DiskError, File, SyncFailed
+from headrace.storage.disk_threads import FILES_MAX, MESSAGES_MAX
+from headrace.storage.flusher import Costs, Flusher
+from headrace.storage.local_disk import LocalDisk
+from headrace.storage.syncs import Ended, Outcome, ThreadSyncs
+from headrace.storage.write_behind import ThreadWriteBehind
+from headrace.testing.workers import SteppedWorkers
+from tests.plain_forms import plain_form
+
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+SERVING = ("serve_syncs", "serve_write_backs", "ask_sync", "ask_write_back", "hear")
+
+
+@pytest.fixture(params=["compiled", "plain"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The module as it is installed, and as it stands."""
+    if request.param == "compiled":
+        return disk_threads
+    plain = plain_form("storage/disk_threads.py")
+    for module in (syncs, write_behind):
+        for name in SERVING:
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, getattr(plain, name))
+    return plain
+
+
+class Running:
+    """Syncs on a real loop, and what they told."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, folder: Path) -> None:
+        self.disk = LocalDisk(str(folder))
+        self.told: list[tuple[int, Outcome | None, BaseException | None]] = []
+        self.syncs = ThreadSyncs(loop, self.disk, lambda *told: self.told.append(told))
+
+    def files(self, count: int) -> list[File]:
+        found: list[File] = []
+        for number in range(count):
+            found.append(self.disk.open(str(number), create=True))
+            found[-1].write(0, [b"record"])
+        return found
+
+    async def until(self, groups: int) -> None:
+        while sum(count for count, _, _ in self.told) < groups:
+            await asyncio.sleep(0.001)
+
+
+def run(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], folder: Path, scenario: Callable[[Running], Awaitable[None]]
+) -> None:
+    loop = new_loop()
+    running = Running(loop, folder)
+    try:
+        loop.run_until_complete(asyncio.wait_for(scenario(running), 30))
+    finally:
+        running.syncs.stop()
+        running.disk.close()
+        loop.close()
+
+
+@LOOPS
+def test_a_group_is_told_once_when_all_of_it_is_durable(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], form: Any, tmp_path: Path
+) -> None:
+    async def scenario(running: Running) -> None:
+        files = running.files(FILES_MAX)
+        for group in range(1, 40):
+            asked = group % FILES_MAX + 1
+            assert running.syncs.start(files[:asked], 0)
+            await running.until(group)
+            count, outcome, error = running.told[-1]
+            assert (count, error) == (1, None)
+            assert outcome is not None
+            assert outcome[:2] == (asked, False)
+            assert outcome.seconds > 0
+        await asyncio.sleep(0.01)
+        assert len(running.told) == 39
+
+    run(new_loop, tmp_path, scenario)
+
+
+@LOOPS
+def test_groups_that_come_while_another_is_synced_are_synced_together(
+    new_loop: Callable[[], asyncio.AbstractEventLoop], form: Any, tmp_path: Path
+) -> None:
+    async def scenario(running: Running) -> None:
+        files = running.files(8)
+        for number in range(MESSAGES_MAX):
+            assert running.syncs.start([files[number % 8]], 0)
+        assert not running.syncs.start(files, 0), "more than it takes at a time"
+        await running.until(MESSAGES_MAX)
+        assert len(running.told) < MESSAGES_MAX
+        assert all(error is None and outcome and outcome.files <= 8 for _, outcome, error in running.told)
+        assert running.syncs.start(files, 0), "what ended has made room"
+        await running.until(MESSAGES_MAX + 1)
+
+    run(new_loop, tmp_path, scenario)
+
+
+def test_many_files_are_synced_at_once_also_when_they_come_in_several_groups(form: Any, tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        files = running.files(100)
+        assert running.syncs.start(files, 10)
+        await running.until(1)
+        assert [outcome and outcome[:2] for _, outcome, _ in running.told] == [(100, True)]
+        assert not running.syncs.start(files, 200), "who wants them one by one asks others"
+        assert not running.syncs.start(files, 0)
+        running.told.clear()
+        for number in range(40):
+            assert running.syncs.start(files[number : number + 2], 8)
+        await running.until(40)
+        counts = [(outcome.files, outcome.at_once) for _, outcome, _ in running.told if outcome is not None]
+        assert all(at_once == (count >= 8) for count, at_once in counts)
+        assert any(at_once for _, at_once in counts)
+
+    run(uvloop.new_event_loop, tmp_path, scenario)
+
+
+def test_hazard_8_a_failed_sync_tells_which_file_and_takes_the_disk_offline(form: Any, tmp_path: Path) -> None:
+    for count in (1, 2, 7):
+        folder = tmp_path / str(count)
+
+        async def scenario(running: Running, count: int = count, folder: Path = folder) -> None:
+            files = running.files(count)
+            read_end, write_end = os.pipe()  # which can't be synced
+            victim = files[-1]
+            known = victim.fileno()
+            assert known is not None
+            os.dup2(write_end, known)
+            assert running.syncs.start(files, 0)
+            await running.until(1)
+            ((_, outcome, error),) = running.told
+            assert outcome is None
+            assert isinstance(error, SyncFailed)
+            assert error.path == str(folder / victim.path)
+            assert running.disk.offline is error
+            os.close(read_end)
+            os.close(write_end)
+
+        run(asyncio.new_event_loop, folder, scenario)
+
+
+def test_hazard_8_so_does_a_failed_sync_of_the_file_system(form: Any, tmp_path: Path) -> None:
+    class NoFileSystem(LocalDisk):
+        def fileno(self) -> int:
+            return 100_000
+
+    async def scenario(running: Running) -> None:
+        running.syncs._disk = disk = NoFileSystem(str(tmp_path))
+        assert running.syncs.start(running.files(20), 8)
+        await running.until(1)
+        ((_, _, error),) = running.told
+        assert isinstance(error, SyncFailed)
+        assert error.reason == os.strerror(errno.EBADF)
+        assert disk.offline is error
+        disk.close()
+
+    run(asyncio.new_event_loop, tmp_path, scenario)
+
+
+def test_a_disk_tells_while_a_sync_is_under_way(form: Any, tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        files = running.files(1)
+        for number in range(1, 300):
+            assert running.syncs.start(files, 0)
+            await running.until(number)
+            assert running.disk.sync_beats[0] == 2 * number % 256
+
+    run(uvloop.new_event_loop, tmp_path, scenario)
+
+
+def test_hazard_15_without_a_descriptor_for_its_thread_the_workers_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.pipe
+
+    async def scenario(running: Running) -> None:
+        files = running.files(1)
+        for left in (0, 1):
+            given = [real() for _ in range(left)]
+            opened = [descriptor for pair in given for descriptor in pair]
+
+            def pipe(given: list[tuple[int, int]] = given) -> tuple[int, int]:
+                if given:
+                    return given.pop()
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+            with monkeypatch.context() as patch:
+                patch.setattr(os, "pipe", pipe)
+                assert not running.syncs.start(files, 0)
+                behind = ThreadWriteBehind()
+                behind.start(files[0], 0, 6)  # a wish
+                behind.stop()
+            for descriptor in opened:
+                with pytest.raises(OSError, match="Bad file"):
+                    os.fstat(descriptor)
+        assert running.syncs.start(files, 0), "as soon as there are some again"
+        await running.until(1)
+
+    run(asyncio.new_event_loop, tmp_path, scenario)
+
+
+def test_nothing_is_begun_after_the_stop(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        files = running.files(1)
+        before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+        other = ThreadSyncs(asyncio.get_running_loop(), running.disk, lambda *told: running.told.append(told))
+        behind = ThreadWriteBehind()
+        assert other.start(files, 0)
+        await running.until(1)
+        behind.start(files[0], 0, 6)
+        other.stop()
+        behind.stop()
+        assert not other.start(files, 0)
+        behind.start(files[0], 0, 6)
+        if before:
+            assert len(os.listdir("/proc/self/fd")) == before, "and nothing is left open"
+
+    run(asyncio.new_event_loop, tmp_path, scenario)
+
+
+def test_a_stop_waits_for_what_was_asked_for(form: Any, tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        for _ in range(MESSAGES_MAX):
+            assert running.syncs.start(running.files(1), 0)
+
+    run(uvloop.new_event_loop, tmp_path, scenario)
+    assert not [thread for thread in threading.enumerate() if thread.name in (syncs.THREAD, write_behind.THREAD)]
+
+
+def test_signals_do_not_end_the_threads(form: Any, tmp_path: Path) -> None:
+    """A handler without SA_RESTART, as Python's are, interrupts the call that waits to be asked."""
+
+    async def scenario(running: Running) -> None:
+        files = running.files(2)
+        behind = ThreadWriteBehind()
+        behind.start(files[0], 0, 6)
+        assert running.syncs.start(files, 0)
+        await running.until(1)
+        found = [thread for thread in threading.enumerate() if thread.name in (syncs.THREAD, write_behind.THREAD)]
+        assert len(found) == 2
+        for _ in range(20):
+            for thread in found:
+                assert thread.ident is not None
+                signal.pthread_kill(thread.ident, signal.SIGUSR2)
+            await asyncio.sleep(0.001)
+        assert all(thread.is_alive() for thread in found)
+        assert running.syncs.start(files, 0)
+        await running.until(2)
+        behind.stop()
+
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        run(asyncio.new_event_loop, tmp_path, scenario)
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+
+def test_more_write_backs_than_are_done_are_left_to_the_system(
+    form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop is never kept waiting by the device."""
+    blocked = threading.Event()
+    monkeypatch.setattr(write_behind, "serve_write_backs", lambda pipe: blocked.wait(30))
+    disk = LocalDisk(str(tmp_path))
+    file = disk.open("a", create=True)
+    behind = ThreadWriteBehind()
+    for number in range(10_000):
+        behind.start(file, number, 1)
+    blocked.set()
+    behind.stop()
+    file.close()
+    disk.close()
+
+
+def test_what_was_appended_is_written_back_although_nobody_syncs_it(form: Any, tmp_path: Path) -> None:
+    """Long before the system would do it by itself."""
+    disk = LocalDisk(str(tmp_path))
+    file = disk.open("a", create=True)
+    behind = ThreadWriteBehind()
+    for number in range(20):
+        file.write(number << 20, [b"x" * (1 << 20)])
+        behind.start(file, number << 20, 1 << 20)
+    behind.stop()
+    descriptor = file.fileno()
+    assert descriptor is not None
+    until = time.monotonic() + 4
+    while (dirty := dirty_pages(descriptor)) and time.monotonic() < until:
+        time.sleep(0.01)
+    file.close()
+    disk.close()
+    if dirty is None:
+        pytest.skip("this system can't tell")
+    assert not dirty
+
+
+def dirty_pages(descriptor: int) -> int | None:
+    """Of a file, and those on their way to the disk; None where the system can't tell."""
+    asked, told = (ctypes.c_uint64 * 2)(0, 0), (ctypes.c_uint64 * 5)()
+    if ctypes.CDLL(None).syscall(451, descriptor, ctypes.byref(asked), ctypes.byref(told), 0):
+        return None
+    return int(told[1] + told[2])
+
+
+# --- the flusher with them --------------------------------------------------------------------------------------------
+
+
+class Recorded:
+    """Syncs whose end the test decides."""
+
+    def __init__(self, disk: Disk, ended: Ended) -> None:
+        self.takes = True
+        self.disk = disk
+        self._ended = ended
+        self.begun: list[tuple[list[str], int]] = []
+
+    def start(self, files: Collection[File], at_once_from: int) -> bool:
+        if self.takes:
+            self.begun.append(([file.path for file in files], at_once_from))
+        return self.takes
+
+    def end(self, groups: int, error: int = 0) -> None:
+        """The first of those that run, together."""
+        files = {path for paths, _ in self.begun[:groups] for path in paths}
+        del self.begun[:groups]
+        if not error:
+            self._ended(groups, Outcome(len(files), len(files) >= 8, 0.001), None)
+            return
+        failure = SyncFailed(self.disk.full_path(min(files)), os.strerror(error))
+        self.disk.go_offline(failure)
+        self._ended(groups, None, failure)
+
+
+class Committing:
+    """A flusher over a real folder, whose loop, syncs and workers the test moves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.disk = LocalDisk(str(folder))
+        self.workers = SteppedWorkers()
+        self.soon: list[Callable[[], None]] = []
+        self.told: list[DiskError | None] = []
+        self.offline: list[SyncFailed] = []
+        made: list[Recorded] = []
+
+        def syncs_of(disk: Disk, ended: Ended) -> Recorded:
+            made.append(Recorded(disk, ended))
+            return made[0]
+
+        self.flusher = Flusher(
+            self.disk,
+            self.workers,
+            call_soon=self.soon.append,
+            clock=lambda: 0.0,
+            on_offline=self.offline.append,
+            syncs_of=syncs_of,
+        )
+        (self.syncs,) = made
+        self.files = [self.disk.open(f"f{number}", create=True) for number in range(20)]
+
+    def ask(self, files: int) -> None:
+        for file in self.files[:files]:
+            file.write(0, [b"record"])
+            self.flusher.sync(file, self.told.append)
+
+    def commit(self, files: int) -> None:
+        self.ask(files)
+        self.round()
+
+    def round(self) -> None:
+        for callback in self.soon:
+            callback()
+        self.soon.clear()
+
+
+@pytest.fixture
+def committing(tmp_path: Path) -> Iterator[Committing]:
+    made = Committing(tmp_path)
+    yield made
+    for file in made.files:
+        file.close()
+    made.disk.close()
+
+
+def test_a_group_begins_while_another_runs_and_they_are_told_in_order(committing: Committing) -> None:
+    committing.commit(2)
+    committing.commit(1)
+    committing.commit(3)
+    assert [paths for paths, _ in committing.syncs.begun] == [["f0", "f1"], ["f0"], ["f0", "f1", "f2"]]
+    assert not len(committing.workers)
+    committing.syncs.end(1)
+    assert committing.told == [None] * 2
+    assert not committing.flusher.is_idle
+    committing.syncs.end(2)
+    assert committing.told == [None] * 6
+    assert committing.flusher.is_idle
+    assert committing.flusher.groups == 2, "syncs, of one group or of several"
+
+
+def test_names_go_to_the_workers_when_what_runs_has_ended_and_nothing_overtakes_them(committing: Committing) -> None:
+    committing.commit(1)
+    committing.flusher.sync_names("")
+    committing.commit(2)
+    assert not len(committing.workers), "the group before it has not ended"
+    committing.commit(3)
+    assert len(committing.syncs.begun) == 1
+    committing.syncs.end(1)
+    assert committing.told == [None]
+    assert len(committing.workers) == 1
+    committing.commit(1)
+    assert not committing.syncs.begun, "not beside the workers"
+    committing.workers.step()
+    assert committing.told == [None] * 6
+    assert len(committing.syncs.begun) == 1
+    committing.syncs.end(1)
+    assert committing.told == [None] * 7
+    assert committing.flusher.is_idle
+
+
+def test_what_it_does_not_take_waits_for_its_turn_and_goes_to_the_workers(committing: Committing) -> None:
+    committing.commit(1)
+    committing.syncs.takes = False
+    committing.commit(20)
+    assert not len(committing.workers)
+    committing.syncs.end(1)
+    assert len(committing.workers) == 1
+    committing.workers.step()
+    assert committing.told == [None] * 21
+    assert committing.flusher.is_idle
+
+
+def test_what_takes_long_lets_the_group_begin_before_it(committing: Committing) -> None:
+    committing.flusher.hurry()
+    assert not committing.syncs.begun
+    committing.ask(1)
+    committing.flusher.hurry()
+    assert len(committing.syncs.begun) == 1
+    committing.round()
+    assert len(committing.syncs.begun) == 1, "nothing was left for the end of the round"
+    committing.ask(2)
+    committing.round()
+    assert len(committing.syncs.begun) == 2
+
+
+def test_from_how_many_files_on_is_learnt() -> None:
+    assert Costs().at_once_from == 8
+    assert Costs(file=56e-6, at_once=0.001).at_once_from == 21
+    assert Costs(file=50e-6, at_once=1.0).at_once_from > 10_000
+
+
+def test_hazard_8_a_failed_sync_is_told_to_all_that_wait_even_where_it_runs(committing: Committing) -> None:
+    committing.commit(2)
+    committing.commit(1)
+    committing.ask(3)
+    committing.syncs.end(1, errno.EIO)
+    assert [type(failure) for failure in committing.told] == [SyncFailed] * 6
+    assert len(committing.offline) == 1
+    assert len(committing.syncs.begun) == 1, "nothing began since"
+    with pytest.raises(SyncFailed):
+        committing.commit(1)
+    assert not committing.flusher.is_idle, "the files of the second group are held still"
+    committing.syncs.end(1)
+    assert len(committing.told) == 6
+    assert len(committing.offline) == 1, "once"
+    assert committing.flusher.is_idle
+
+
+def test_hazard_8_groups_that_were_synced_with_one_that_failed_promise_nothing(committing: Committing) -> None:
+    """The kernel tells of a failed write-back once, whoever asks first."""
+    committing.commit(2)
+    committing.commit(1)
+    committing.syncs.end(2, errno.EIO)
+    assert [type(failure) for failure in committing.told] == [SyncFailed] * 3
+    assert len(committing.offline) == 1
+
+
+def test_hazard_8_a_disk_that_went_offline_while_it_was_synced_promises_nothing(committing: Committing) -> None:
+    committing.commit(2)
+    committing.commit(2)
+    committing.disk.go_offline(SyncFailed(committing.disk.root, "by somebody else"))
+    committing.syncs.end(1)
+    assert [type(failure) for failure in committing.told] == [SyncFailed] * 4
+    committing.syncs.end(1)
+    assert len(committing.offline) == 1
+
+
+def test_the_stub_says_what_the_file_says() -> None:
+    from tests.protocol.test_kernel import interface
+
+    folder = Path(syncs.__file__).parent
+    assert interface(folder / "disk_threads.pyi") == interface(folder / "disk_threads.py")
