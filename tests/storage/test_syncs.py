@@ -18,10 +18,10 @@ import uvloop
 
 from headrace.storage import disk_threads, syncs, write_behind
 from headrace.storage.disk import Disk, DiskError, File, SyncFailed
-from headrace.storage.disk_threads import FILES_MAX, MESSAGES_MAX
+from headrace.storage.disk_threads import FILES_MAX
 from headrace.storage.flusher import Costs, Flusher
 from headrace.storage.local_disk import LocalDisk
-from headrace.storage.syncs import Ended, Outcome, ThreadSyncs
+from headrace.storage.syncs import GROUPS_MAX, Ended, Outcome, ThreadSyncs
 from headrace.storage.write_behind import ThreadWriteBehind
 from headrace.testing.workers import SteppedWorkers
 from tests.plain_forms import plain_form
@@ -103,14 +103,14 @@ def test_groups_that_come_while_another_is_synced_are_synced_together(
 ) -> None:
     async def scenario(running: Running) -> None:
         files = running.files(8)
-        for number in range(MESSAGES_MAX):
+        for number in range(GROUPS_MAX):
             assert running.syncs.start([files[number % 8]], 0)
         assert not running.syncs.start(files, 0), "more than it takes at a time"
-        await running.until(MESSAGES_MAX)
-        assert len(running.told) < MESSAGES_MAX
+        await running.until(GROUPS_MAX)
+        assert len(running.told) < GROUPS_MAX
         assert all(error is None and outcome and outcome.files <= 8 for _, outcome, error in running.told)
         assert running.syncs.start(files, 0), "what ended has made room"
-        await running.until(MESSAGES_MAX + 1)
+        await running.until(GROUPS_MAX + 1)
 
     run(new_loop, tmp_path, scenario)
 
@@ -141,7 +141,7 @@ def test_hazard_8_a_failed_sync_tells_which_file_and_takes_the_disk_offline(form
         async def scenario(running: Running, count: int = count, folder: Path = folder) -> None:
             files = running.files(count)
             read_end, write_end = os.pipe()  # which can't be synced
-            victim = files[-1]
+            victim = files[count // 2]
             known = victim.fileno()
             assert known is not None
             os.dup2(write_end, known)
@@ -176,6 +176,93 @@ def test_hazard_8_so_does_a_failed_sync_of_the_file_system(form: Any, tmp_path: 
     run(asyncio.new_event_loop, tmp_path, scenario)
 
 
+def test_without_a_sync_of_the_file_system_many_files_are_left_to_the_workers(form: Any, tmp_path: Path) -> None:
+    class NoFileSystem(LocalDisk):
+        def fileno(self) -> None:
+            return None
+
+    async def scenario(running: Running) -> None:
+        running.syncs._disk = disk = NoFileSystem(str(tmp_path))
+        files = running.files(FILES_MAX + 1)
+        assert not running.syncs.start(files, 8)
+        assert running.syncs.start(files[:-1], 8)
+        await running.until(1)
+        assert [outcome and outcome[:2] for _, outcome, _ in running.told] == [(FILES_MAX, False)]
+        disk.close()
+
+    run(asyncio.new_event_loop, tmp_path, scenario)
+
+
+def test_hazard_8_a_thread_that_ends_by_itself_takes_the_disk_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = threading.Event()
+    monkeypatch.setattr(syncs, "serve_syncs", lambda *_: ends.wait(30))
+
+    async def scenario(running: Running) -> None:
+        files = running.files(1)
+        assert running.syncs.start(files, 0)
+        assert running.syncs.start(files, 0)
+        ends.set()
+        await running.until(2)
+        ((_, outcome, error),) = running.told
+        assert outcome is None
+        assert isinstance(error, SyncFailed)
+        assert running.disk.offline is error
+        assert not running.syncs.start(files, 0)
+
+    run(asyncio.new_event_loop, tmp_path, scenario)
+
+
+def test_what_a_listener_does_wrong_loses_no_other_group(form: Any, tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        files = running.files(1)
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        told: list[int] = []
+
+        def ended(count: int, outcome: Outcome | None, error: BaseException | None) -> None:
+            told.append(count)
+            raise ValueError("a defect elsewhere")
+
+        running.syncs._ended = ended
+        for _ in range(20):
+            assert running.syncs.start(files, 0)
+            time.sleep(0.002)  # the loop hears of several at once
+        while sum(told) < 20:
+            await asyncio.sleep(0.001)
+
+    run(asyncio.new_event_loop, tmp_path, scenario)
+
+
+def test_more_files_than_a_message_holds_are_refused(form: Any) -> None:
+    assert (FILES_MAX, disk_threads.MESSAGES_MAX) == (13, 64), "arrays of C have sizes that follow from these"
+    with pytest.raises(ValueError, match="too many"):
+        form.ask_sync(-1, list(range(FILES_MAX + 1)), FILES_MAX + 1, 0, -1)
+
+
+def test_a_stop_does_not_wait_for_a_process_that_was_forked(form: Any, tmp_path: Path) -> None:
+    """It has both ends of the pipes, too."""
+
+    async def scenario(running: Running) -> None:
+        files = running.files(1)
+        behind = ThreadWriteBehind(running.disk)
+        behind.start(files[0], 0, 6)
+        assert running.syncs.start(files, 0)
+        await running.until(1)
+        child = os.fork()
+        if not child:
+            time.sleep(20)
+            os._exit(0)
+        began = time.monotonic()
+        behind.stop()
+        running.syncs.stop()
+        assert time.monotonic() - began < 10
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+    run(asyncio.new_event_loop, tmp_path, scenario)
+
+
 def test_a_disk_tells_while_a_sync_is_under_way(form: Any, tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:
         files = running.files(1)
@@ -206,7 +293,7 @@ def test_hazard_15_without_a_descriptor_for_its_thread_the_workers_sync(
             with monkeypatch.context() as patch:
                 patch.setattr(os, "pipe", pipe)
                 assert not running.syncs.start(files, 0)
-                behind = ThreadWriteBehind()
+                behind = ThreadWriteBehind(running.disk)
                 behind.start(files[0], 0, 6)  # a wish
                 behind.stop()
             for descriptor in opened:
@@ -223,7 +310,7 @@ def test_nothing_is_begun_after_the_stop(tmp_path: Path) -> None:
         files = running.files(1)
         before = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
         other = ThreadSyncs(asyncio.get_running_loop(), running.disk, lambda *told: running.told.append(told))
-        behind = ThreadWriteBehind()
+        behind = ThreadWriteBehind(running.disk)
         assert other.start(files, 0)
         await running.until(1)
         behind.start(files[0], 0, 6)
@@ -239,7 +326,7 @@ def test_nothing_is_begun_after_the_stop(tmp_path: Path) -> None:
 
 def test_a_stop_waits_for_what_was_asked_for(form: Any, tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:
-        for _ in range(MESSAGES_MAX):
+        for _ in range(GROUPS_MAX):
             assert running.syncs.start(running.files(1), 0)
 
     run(uvloop.new_event_loop, tmp_path, scenario)
@@ -251,7 +338,7 @@ def test_signals_do_not_end_the_threads(form: Any, tmp_path: Path) -> None:
 
     async def scenario(running: Running) -> None:
         files = running.files(2)
-        behind = ThreadWriteBehind()
+        behind = ThreadWriteBehind(running.disk)
         behind.start(files[0], 0, 6)
         assert running.syncs.start(files, 0)
         await running.until(1)
@@ -278,11 +365,11 @@ def test_more_write_backs_than_are_done_are_left_to_the_system(
     form: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The loop is never kept waiting by the device."""
-    blocked = threading.Event()
-    monkeypatch.setattr(write_behind, "serve_write_backs", lambda pipe: blocked.wait(30))
+    blocked, serve = threading.Event(), form.serve_write_backs
+    monkeypatch.setattr(write_behind, "serve_write_backs", lambda *asked: blocked.wait(30) and serve(*asked))
     disk = LocalDisk(str(tmp_path))
     file = disk.open("a", create=True)
-    behind = ThreadWriteBehind()
+    behind = ThreadWriteBehind(disk)
     for number in range(10_000):
         behind.start(file, number, 1)
     blocked.set()
@@ -295,7 +382,7 @@ def test_what_was_appended_is_written_back_although_nobody_syncs_it(form: Any, t
     """Long before the system would do it by itself."""
     disk = LocalDisk(str(tmp_path))
     file = disk.open("a", create=True)
-    behind = ThreadWriteBehind()
+    behind = ThreadWriteBehind(disk)
     for number in range(20):
         file.write(number << 20, [b"x" * (1 << 20)])
         behind.start(file, number << 20, 1 << 20)

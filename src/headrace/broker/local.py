@@ -47,10 +47,9 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         threads.append(syncs)
         return syncs
 
-    def behind_of() -> ThreadWriteBehind | None:
-        behind = ThreadWriteBehind() if syncs_files else None
-        if behind is not None:
-            threads.append(behind)
+    def behind_of(disk: Disk) -> ThreadWriteBehind:
+        behind = ThreadWriteBehind(disk)
+        threads.append(behind)
         return behind
 
     def stop() -> None:
@@ -71,7 +70,7 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         host_name=socket.gethostname,
         senders=[workers_of(f"sender-{number}", gives_way=True) for number in range(SENDERS)],
         syncs_of=syncs_of if syncs_files else None,
-        behind_of=behind_of,
+        behind_of=behind_of if syncs_files else None,
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,
         stop=stop,

@@ -447,7 +447,7 @@ class Node:
                 call_soon=self._loop.call_soon,
                 clock=lambda: self._clock_ns() / 1e9,
                 on_offline=went_offline,
-                behind=self._ports.behind_of(),
+                behind_of=self._ports.behind_of,
                 syncs_of=self._ports.syncs_of,
             )
         return self._flushers[disk]

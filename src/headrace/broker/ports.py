@@ -44,7 +44,7 @@ class NodePorts:
     """Threads that send large replies. None where a connection has no socket of the system."""
     syncs_of: Callable[[Disk, Ended], Syncs] | None = None
     """Who syncs the files of a disk, away from the loop; workers do without."""
-    behind_of: Callable[[], WritesBehind | None] = _unknown
+    behind_of: Callable[[Disk], WritesBehind] | None = None
     """Who starts the write-back of what is appended to a disk, where that may have to wait."""
     process: Callable[[], ProcessFigures | None] = _unknown
     """What the process takes of its machine, where that means something."""

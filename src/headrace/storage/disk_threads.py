@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import time
+from itertools import takewhile
 from struct import Struct
 from typing import Final
 
@@ -42,7 +43,7 @@ if cython.compiled:
     )
     from cython.cimports.libc.errno import EINTR, errno
     from cython.cimports.libc.string import memset
-    from cython.cimports.posix.unistd import read, write
+    from cython.cimports.posix.unistd import read, usleep, write
 
 __all__ = [
     "COMPILED",
@@ -56,12 +57,20 @@ __all__ = [
 ]
 
 COMPILED: bool = cython.compiled
+# The sizes of the arrays below follow from these two.
 FILES_MAX: Final = 13
 """Of one message."""
 MESSAGES_MAX: Final = 64
 """That may be under way: as much as a thread reads at a time, and as a pipe takes without a wait."""
 
-_SYNC: Final = Struct(f"=3i{FILES_MAX}i")  # files, how many are synced at once, the file system, descriptors
+_NAP_US: Final = 100
+_NAPS_MIN: Final = 4
+_NAPS_MAX: Final = 20
+# Of who writes back, before it begins, and while a sync is under way. One takes 0.16 ms, with the kernel's own slack.
+_STEP_BYTES: Final = 256 << 10
+# A quarter of a millisecond of a disk that writes a gigabyte a second.
+
+_SYNC: Final = Struct(f"=3i{FILES_MAX}i")  # files, from how many on at once, the file system, descriptors
 _TOLD: Final = Struct("=6q")  # messages, files, whether at once, the error, its descriptor, nanoseconds
 _RANGE: Final = Struct("=3q")  # descriptor, position, size
 
@@ -70,10 +79,13 @@ _RANGE: Final = Struct("=3q")  # descriptor, position, size
 
 
 def ask_sync(pipe: int, descriptors: list[int], files: int, at_once_from: int, file_system: int) -> None:
-    """Asks for a sync of up to FILES_MAX files, or of the file system when there are more than descriptors for them.
+    """Asks for a sync of up to FILES_MAX files, or of the file system when there are more files than that.
 
-    From `at_once_from` files on that are asked for together the file system is synced, too, unless it is 0.
+    From `at_once_from` files on that are asked for together it is the file system, too, unless that is 0. No files at
+    all end the thread.
     """
+    if len(descriptors) > FILES_MAX:
+        raise ValueError(f"{len(descriptors)} files are too many for one message")
     if not cython.compiled:
         padded = descriptors + [-1] * (FILES_MAX - len(descriptors))
         os.write(pipe, _SYNC.pack(files, at_once_from, file_system, *padded))
@@ -94,27 +106,31 @@ def ask_sync(pipe: int, descriptors: list[int], files: int, at_once_from: int, f
         raise OSError(errno, os.strerror(errno))
 
 
-def hear(pipe: int) -> list[tuple[int, int, int, int, int, int]]:
-    """What has ended: messages, files, whether at once, the number of an error and its descriptor, nanoseconds."""
+def hear(pipe: int) -> tuple[int, int, int, int, int, int] | None:
+    """What has ended: messages, files, whether at once, the number of an error and its descriptor, nanoseconds.
+
+    None when nothing has. Raises EOFError when the thread itself has ended.
+    """
     if not cython.compiled:
         try:
-            content = os.read(pipe, _TOLD.size * MESSAGES_MAX)
+            content = os.read(pipe, _TOLD.size)
         except BlockingIOError:
-            return []
-        return list(_TOLD.iter_unpack(content))
-    told = cython.declare(cython.longlong[384])
+            return None
+        if not content:
+            raise EOFError
+        return _TOLD.unpack(content)
+    told = cython.declare(cython.longlong[6])
     of: cython.int = pipe
-    at: cython.int = 0
-    end: cython.int = read(of, cython.address(told[0]), 3072) // 8
-    found = []
-    while at < end:
-        found.append((told[at], told[at + 1], told[at + 2], told[at + 3], told[at + 4], told[at + 5]))
-        at += 6
-    return found
+    size: cython.int = read(of, cython.address(told[0]), 48)
+    if size == 0:
+        raise EOFError
+    if size < 0:
+        return None
+    return told[0], told[1], told[2], told[3], told[4], told[5]
 
 
 def ask_write_back(pipe: int, descriptor: int, position: int, size: int) -> bool:
-    """False when too much was asked for already."""
+    """Of no file it ends the thread. False when the pipe is full."""
     if not cython.compiled:
         try:
             return os.write(pipe, _RANGE.pack(descriptor, position, size)) > 0
@@ -132,7 +148,7 @@ def ask_write_back(pipe: int, descriptor: int, position: int, size: int) -> bool
 
 
 def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
-    """Syncs all that was asked for, again and again, and tells. Returns when the pipe's other end is closed.
+    """Syncs all that was asked for, again and again, and tells. Returns when it is asked for no files.
 
     The one byte of `sync_beats` is odd while a sync is under way.
     """
@@ -168,7 +184,7 @@ def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
             count = files = 0
             at_once = False
             at = 0
-            while at < size // 4:
+            while at < size // 4 and messages[at]:
                 if messages[at] > 13:
                     at_once = True
                     files += messages[at]
@@ -184,6 +200,8 @@ def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
                             count += 1
                         place += 1
                 at += 16
+            if not at:
+                break
             files += count
             if messages[at - 15] and files >= messages[at - 15]:
                 at_once = True
@@ -196,27 +214,39 @@ def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
                 result[3] = _sync_files(context, cython.address(found[0]), count, cython.address(failed))
             result[5] = _clock_ns() - began
             beats[0] += 1
-            result[0] = size // 64
+            result[0] = at // 16
             result[1] = files
             result[2] = at_once
             result[4] = failed
-            if write(told, cython.address(result[0]), 48) != 48:
+            if write(told, cython.address(result[0]), 48) != 48 or at < size // 4:
                 break
         if context:
             syscall(SYS_io_destroy, context)
 
 
-def serve_write_backs(asked_pipe: int) -> None:
-    """Starts the write-back of what was asked for. Returns when the pipe's other end is closed."""
+def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
+    """Starts the write-back of what was asked for. Returns when it is asked for no file.
+
+    Where it keeps up it begins a moment later, and goes in steps, of which each lets the sync pass that is under way,
+    unless that takes long: who waited for the loop while it appended a megabyte is synced first, and nobody's sync
+    waits for more than a step.
+    """
     if not cython.compiled:
-        while content := os.read(asked_pipe, _RANGE.size * MESSAGES_MAX):
-            for descriptor, position, size in _RANGE.iter_unpack(content):
-                write_back(descriptor, position, size)
+        _serve_write_backs(asked_pipe, sync_beats)
         return
     asked: cython.int = asked_pipe
+    beats: cython.p_uchar = sync_beats
     ranges = cython.declare(cython.longlong[192])
     at: cython.int
     end: cython.int
+    naps: cython.int
+    naps_min: cython.int
+    naps_max: cython.int
+    step: cython.longlong
+    at_first: cython.int = _NAPS_MIN
+    while_syncing: cython.int = _NAPS_MAX
+    nap_us: cython.int = _NAP_US
+    step_bytes: cython.longlong = _STEP_BYTES
     with cython.nogil:
         while True:
             end = read(asked, cython.address(ranges[0]), 1536)
@@ -225,11 +255,45 @@ def serve_write_backs(asked_pipe: int) -> None:
                     continue
                 break
             end = end // 8
+            naps_min = at_first if end == 3 and ranges[0] >= 0 else 0
+            naps_max = while_syncing if end == 3 and ranges[0] >= 0 else 0
             at = 0
             while at < end:
+                naps = 0
+                while naps < naps_min or (naps < naps_max and beats[0] & 1):
+                    usleep(nap_us)
+                    naps += 1
+                naps_min = 0
+                if ranges[at] < 0:
+                    end = 0
+                    break
+                step = ranges[at + 2] if end > 3 or ranges[at + 2] < step_bytes else step_bytes
                 # What goes wrong here the next sync of the file tells, to those who wait for it.
-                sync_file_range(ranges[at], ranges[at + 1], ranges[at + 2], SYNC_FILE_RANGE_WRITE)
-                at += 3
+                sync_file_range(ranges[at], ranges[at + 1], step, SYNC_FILE_RANGE_WRITE)
+                ranges[at + 1] += step
+                ranges[at + 2] -= step
+                if ranges[at + 2] <= 0:
+                    at += 3
+            if end == 0:
+                break
+
+
+def _serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
+    while content := os.read(asked_pipe, _RANGE.size * MESSAGES_MAX):
+        ranges = list(_RANGE.iter_unpack(content))
+        keeps_up = len(ranges) == 1 and ranges[0][0] >= 0
+        naps_min, naps_max = (_NAPS_MIN, _NAPS_MAX) if keeps_up else (0, 0)
+        for descriptor, position, size in ranges:
+            if descriptor < 0:
+                return
+            step = _STEP_BYTES if keeps_up else max(size, 1)
+            for start in range(position, position + size, step):
+                naps = 0
+                while naps < naps_min or (naps < naps_max and sync_beats[0] & 1):
+                    time.sleep(_NAP_US / 1e6)
+                    naps += 1
+                naps_min = 0
+                write_back(descriptor, start, min(step, position + size - start))
 
 
 @cython.cfunc
@@ -255,7 +319,7 @@ def _sync_files(
     error: cython.int = 0
     begun: cython.int
     number: cython.int
-    left: cython.int
+    left: cython.long
     while first < count:
         left = count - first
         begun = 0
@@ -275,7 +339,12 @@ def _sync_files(
             while left > 0:
                 number = syscall(SYS_io_getevents, context, left, left, cython.address(ended[0]), cython.NULL)
                 if number < 0:
-                    continue  # a signal
+                    if errno == EINTR:
+                        continue
+                    # They may be under way still, and nobody will ever know how they end.
+                    error = errno
+                    failed[0] = descriptors[first]
+                    return error
                 left -= number
                 while number > 0:
                     number -= 1
@@ -297,12 +366,15 @@ def _sync_files(
 
 
 def _serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
-    while content := os.read(asked_pipe, _SYNC.size * MESSAGES_MAX):
-        messages = list(_SYNC.iter_unpack(content))
+    is_over = False
+    while not is_over and (content := os.read(asked_pipe, _SYNC.size * MESSAGES_MAX)):
+        messages = list(takewhile(lambda message: message[0], _SYNC.iter_unpack(content)))
+        is_over = len(messages) < len(content) // _SYNC.size
+        if not messages:
+            return
         at_once_from, file_system = messages[-1][1:3]
-        descriptors = dict.fromkeys(
-            one for files, _, _, *found in messages if files <= FILES_MAX for one in found[:files]
-        )
+        few = [message for message in messages if message[0] <= FILES_MAX]
+        descriptors = dict.fromkeys(descriptor for files, _, _, *found in few for descriptor in found[:files])
         files = len(descriptors) + sum(message[0] for message in messages if message[0] > FILES_MAX)
         at_once = files > len(descriptors) or 0 < at_once_from <= files
         sync_beats[0] = (sync_beats[0] + 1) & 0xFF

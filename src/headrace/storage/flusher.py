@@ -34,7 +34,7 @@ from headrace.storage.workers import Workers
 from headrace.storage.write_behind import WritesBehind
 
 FILES_AT_ONCE_MIN: Final = 8
-"""Fewer are synced one by one: at once, they would wait for whatever else is being written to the device."""
+"""Fewer are synced each by itself: at once, they would wait for whatever else is being written to the device."""
 
 Waiting: TypeAlias = Callable[[DiskError | None], None]
 """Called on the loop: None when everything appended before the wait is durable."""
@@ -74,10 +74,10 @@ class Flusher:
         call_soon: Callable[[Callable[[], None]], object],
         clock: Callable[[], float],
         on_offline: Callable[[SyncFailed], None],
-        behind: WritesBehind | None = None,
+        behind_of: Callable[[Disk], WritesBehind] | None = None,
         syncs_of: Callable[[Disk, Ended], Syncs] | None = None,
     ) -> None:
-        """`workers` run one job at a time. Where nobody writes `behind`, that does not wait and is done on the spot.
+        """`workers` run one job at a time. Where nobody else writes behind, it does not wait, and is done on the spot.
 
         `call_soon` is the loop's; `clock` counts seconds, from any start.
         `on_offline` is called once, on the loop, after all that waited have been told.
@@ -87,7 +87,7 @@ class Flusher:
         self._call_soon = call_soon
         self._clock = clock
         self._on_offline = on_offline
-        self._behind = behind
+        self._behind = None if behind_of is None else behind_of(disk)
         self._syncs = None if syncs_of is None else syncs_of(disk, self._ended)
         self._costs = Costs()
         self._group = Group()

@@ -409,6 +409,8 @@ def sync_descriptor(descriptor: int) -> int:
         _datasync(descriptor)
     except OSError as error:
         return error.errno or errno.EIO
+    except ValueError:  # no number of a descriptor
+        return errno.EBADF
     return 0
 
 

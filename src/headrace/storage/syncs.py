@@ -11,7 +11,7 @@ import os
 from asyncio import AbstractEventLoop
 from collections import deque
 from collections.abc import Callable, Collection
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from headrace.named_tuple import NamedTuple
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 THREAD: Final = "syncs"
+GROUPS_MAX: Final = MESSAGES_MAX - 1
+"""That may be under way: one message more is the end of the thread."""
 
 
 class Outcome(NamedTuple):
@@ -64,8 +66,11 @@ class ThreadSyncs:
         self._asked_fd = self._told_fd = -1
 
     def start(self, files: Collection[File], at_once_from: int) -> bool:
-        if len(self._groups) == MESSAGES_MAX or self._is_stopped:
+        if len(self._groups) == GROUPS_MAX or self._is_stopped:
             return False
+        file_system = self._disk.fileno()
+        if file_system is None:
+            file_system, at_once_from = -1, 0
         descriptors: list[int] = []
         if len(files) <= FILES_MAX:
             for file in files:
@@ -77,10 +82,10 @@ class ThreadSyncs:
             return False
         if self._thread is None and not self._begin():
             return False
-        file_system = self._disk.fileno()
-        if file_system is None:
-            file_system, at_once_from = -1, 0
-        ask_sync(self._asked_fd, descriptors, len(files), at_once_from, file_system)
+        try:
+            ask_sync(self._asked_fd, descriptors, len(files), at_once_from, file_system)
+        except BrokenPipeError:  # it has ended by itself, which is heard next
+            return False
         self._groups.append(files)
         return True
 
@@ -100,21 +105,42 @@ class ThreadSyncs:
         return True
 
     def _hear(self) -> None:
-        for count, files, at_once, error, descriptor, took_ns in hear(self._told_fd):
-            groups = [self._groups.popleft() for _ in range(count)]
-            if not error:
-                self._ended(count, Outcome(files, bool(at_once), took_ns / 1e9), None)
-                continue
-            failed = [file.path for group in groups for file in group if file.fileno() == descriptor]
-            failure = SyncFailed(self._disk.full_path(failed[0] if failed else ""), os.strerror(error))
-            self._disk.go_offline(failure)
-            self._ended(count, None, failure)
+        try:
+            told = hear(self._told_fd)
+        except EOFError:
+            self._lose()
+            return
+        if told is None:
+            return
+        count, files, at_once, error, descriptor, took_ns = told
+        groups = [self._groups.popleft() for _ in range(count)]
+        if not error:
+            self._ended(count, Outcome(files, bool(at_once), took_ns / 1e9), None)
+            return
+        failed = [file.path for group in groups for file in group if file.fileno() == descriptor]
+        self._fail(count, failed[0] if failed else "", os.strerror(error))
+
+    def _lose(self) -> None:
+        """The thread has ended by itself: a defect of ours. What it was asked for may be durable, or not."""
+        self._loop.remove_reader(self._told_fd)
+        self._is_stopped = True
+        count = len(self._groups)
+        self._groups.clear()
+        self._fail(count, "", "the thread that does it has ended")
+
+    def _fail(self, count: int, path: str, reason: str) -> None:
+        failure = SyncFailed(self._disk.full_path(path), reason)
+        self._disk.go_offline(failure)
+        self._ended(count, None, failure)
 
     def stop(self) -> None:
         """Waits for what is under way, of which nobody is told any more."""
         self._is_stopped = True
-        if self._thread is not None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
             self._loop.remove_reader(self._told_fd)
+            with suppress(OSError):  # by itself, it has ended already
+                ask_sync(self._asked_fd, [], 0, 0, -1)
+            thread.join()
             os.close(self._asked_fd)
-            self._thread.join()
             os.close(self._told_fd)

@@ -1,5 +1,5 @@
 # What `cython.cimports` lacks of the C library and of the system.
-from libc.stdint cimport int16_t, int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
 
 cdef extern from "unistd.h" nogil:
     int fdatasync(int descriptor)

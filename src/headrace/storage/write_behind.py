@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final, Protocol
 
-from headrace.storage.disk import File
+from headrace.storage.disk import Disk, File
 from headrace.storage.disk_threads import ask_write_back, serve_write_backs
 from headrace.storage.piped_thread import open_pipe, start_thread
 
@@ -30,11 +31,12 @@ class WritesBehind(Protocol):
 
 
 class ThreadWriteBehind:
-    """The thread is there from the first range on."""
+    """Of one disk. The thread is there from the first range on."""
 
-    __slots__ = ("_asked_fd", "_is_stopped", "_thread")
+    __slots__ = ("_asked_fd", "_disk", "_is_stopped", "_thread")
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
         self._thread: threading.Thread | None = None
         self._is_stopped = False
         self._asked_fd = -1
@@ -50,7 +52,8 @@ class ThreadWriteBehind:
             with ExitStack() as opened:  # when it can't be made, nothing is left of it
                 asked_fd, self._asked_fd = open_pipe(opened)
                 os.set_blocking(self._asked_fd, False)
-                self._thread = start_thread(THREAD, lambda: serve_write_backs(asked_fd), asked_fd)
+                beats = self._disk.sync_beats
+                self._thread = start_thread(THREAD, lambda: serve_write_backs(asked_fd, beats), asked_fd)
                 opened.pop_all()
         except (OSError, RuntimeError) as error:  # no descriptor or no thread is left
             logger.debug("nothing is written behind: %s", error)
@@ -60,6 +63,9 @@ class ThreadWriteBehind:
     def stop(self) -> None:
         """Waits for what was asked for."""
         self._is_stopped = True
-        if self._thread is not None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            while not ask_write_back(self._asked_fd, -1, 0, 0):
+                time.sleep(0.001)  # and the thread may need the interpreter
+            thread.join()
             os.close(self._asked_fd)
-            self._thread.join()

@@ -6,8 +6,7 @@ from collections import deque
 from collections.abc import Collection
 
 from headrace.storage.disk import Disk, DiskError, File
-from headrace.storage.disk_threads import MESSAGES_MAX
-from headrace.storage.syncs import Ended, Outcome
+from headrace.storage.syncs import GROUPS_MAX, Ended, Outcome
 from headrace.storage.workers import Workers
 
 
@@ -23,7 +22,7 @@ class WorkerSyncs:
         self._asked: deque[tuple[Collection[File], int]] = deque()
 
     def start(self, files: Collection[File], at_once_from: int) -> bool:
-        if len(self._asked) == MESSAGES_MAX:
+        if len(self._asked) == GROUPS_MAX:
             return False
         self._asked.append((files, at_once_from))
         self._workers.run(self._sync, self._synced)
@@ -34,7 +33,7 @@ class WorkerSyncs:
         self._asked.clear()
         files = dict.fromkeys(file for group, _ in groups for file in group)
         try:
-            at_once = bool(groups) and len(files) >= groups[-1][1] and self._disk.sync_all()
+            at_once = bool(groups) and 0 < groups[-1][1] <= len(files) and self._disk.sync_all()
             if not at_once:
                 for file in files:
                     file.datasync()
