@@ -533,6 +533,20 @@ def test_what_it_does_not_take_waits_for_its_turn_and_goes_to_the_workers(commit
     assert committing.flusher.is_idle
 
 
+def test_a_group_of_many_files_collects_more_while_others_run(committing: Committing) -> None:
+    committing.commit(1)
+    committing.commit(20)
+    committing.commit(20)
+    assert len(committing.syncs.begun) == 1
+    committing.syncs.end(1)
+    assert committing.told == [None]
+    ((paths, _),) = committing.syncs.begun
+    assert len(paths) == 20
+    committing.syncs.end(1)
+    assert committing.told == [None] * 41
+    assert committing.flusher.is_idle
+
+
 def test_what_takes_long_lets_the_group_begin_before_it(committing: Committing) -> None:
     committing.flusher.hurry()
     assert not committing.syncs.begun

@@ -227,9 +227,9 @@ def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
 def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
     """Starts the write-back of what was asked for. Returns when it is asked for no file.
 
-    Where it keeps up it begins a moment later, and goes in steps, of which each lets the sync pass that is under way,
-    unless that takes long: who waited for the loop while it appended a megabyte is synced first, and nobody's sync
-    waits for more than a step.
+    Where it keeps up it begins a moment later, out of the way of what is appended next, and of those who waited for the
+    loop while it appended a megabyte. Where something was synced since the last time, it goes in steps, of which each
+    lets the sync pass that is under way, unless that takes long: so nobody's sync waits for more than a step.
     """
     if not cython.compiled:
         _serve_write_backs(asked_pipe, sync_beats)
@@ -239,6 +239,9 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
     ranges = cython.declare(cython.longlong[192])
     at: cython.int
     end: cython.int
+    beat: cython.uchar = beats[0]
+    keeps_up: cython.bint
+    is_gentle: cython.bint
     naps: cython.int
     naps_min: cython.int
     naps_max: cython.int
@@ -255,8 +258,11 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
                     continue
                 break
             end = end // 8
-            naps_min = at_first if end == 3 and ranges[0] >= 0 else 0
-            naps_max = while_syncing if end == 3 and ranges[0] >= 0 else 0
+            keeps_up = end == 3 and ranges[0] >= 0
+            is_gentle = keeps_up and beats[0] != beat
+            beat = beats[0]
+            naps_min = at_first if keeps_up else 0
+            naps_max = while_syncing if is_gentle else 0
             at = 0
             while at < end:
                 naps = 0
@@ -267,7 +273,7 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
                 if ranges[at] < 0:
                     end = 0
                     break
-                step = ranges[at + 2] if end > 3 or ranges[at + 2] < step_bytes else step_bytes
+                step = step_bytes if is_gentle and ranges[at + 2] > step_bytes else ranges[at + 2]
                 # What goes wrong here the next sync of the file tells, to those who wait for it.
                 sync_file_range(ranges[at], ranges[at + 1], step, SYNC_FILE_RANGE_WRITE)
                 ranges[at + 1] += step
@@ -279,14 +285,17 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
 
 
 def _serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
+    beat = sync_beats[0]
     while content := os.read(asked_pipe, _RANGE.size * MESSAGES_MAX):
         ranges = list(_RANGE.iter_unpack(content))
         keeps_up = len(ranges) == 1 and ranges[0][0] >= 0
-        naps_min, naps_max = (_NAPS_MIN, _NAPS_MAX) if keeps_up else (0, 0)
+        is_gentle = keeps_up and sync_beats[0] != beat
+        beat = sync_beats[0]
+        naps_min, naps_max = _NAPS_MIN if keeps_up else 0, _NAPS_MAX if is_gentle else 0
         for descriptor, position, size in ranges:
             if descriptor < 0:
                 return
-            step = _STEP_BYTES if keeps_up else max(size, 1)
+            step = _STEP_BYTES if is_gentle else max(size, 1)
             for start in range(position, position + size, step):
                 naps = 0
                 while naps < naps_min or (naps < naps_max and sync_beats[0] & 1):

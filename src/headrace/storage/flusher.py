@@ -36,6 +36,9 @@ from headrace.storage.write_behind import WritesBehind
 FILES_AT_ONCE_MIN: Final = 8
 """Fewer are synced each by itself: at once, they would wait for whatever else is being written to the device."""
 
+FILES_AHEAD_MAX: Final = 13
+"""A group of more waits for the ones that run: a loop that is so busy gets more done with larger groups."""
+
 Waiting: TypeAlias = Callable[[DiskError | None], None]
 """Called on the loop: None when everything appended before the wait is durable."""
 
@@ -163,6 +166,8 @@ class Flusher:
 
     def _start_syncs(self, group: Group) -> bool:
         if self._syncs is None or group.directories or self._disk.offline is not None:
+            return False
+        if self._running and len(group.files) > FILES_AHEAD_MAX:
             return False
         return self._syncs.start(group.files, self._costs.at_once_from)
 
