@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from bench.node import load, peers
-from bench.node.report import arguments_of, middle, ratio, say, show
+from bench.node.report import Stolen, arguments_of, middle, ratio, say, show
 from bench.node.topics import topic_of
 
 RECORD_BYTES: Final = 100
@@ -56,9 +56,17 @@ def measure(peer: peers.Peer, case: Case, duration_s: float) -> load.Result:
 
 def rows(running: dict[str, peers.Peer], name: str, case: Case, rounds: int, duration_s: float) -> list[list[str]]:
     found: dict[str, list[load.Result]] = {peer: [] for peer in running}
-    for _ in range(rounds):
+    stolen: dict[str, list[float]] = {peer: [] for peer in running}
+    for number in range(rounds):
         for peer in running.values():
-            found[peer.name].append(measure(peer, case, duration_s))
+            host = Stolen()
+            result = measure(peer, case, duration_s)
+            found[peer.name].append(result)
+            stolen[peer.name].append(host.percent())
+            say(
+                f"{name}, round {number}: {peer.name} p50 {result.p50_ms:.2f}, p99 {result.p99_ms:.2f}, "
+                f"stolen {stolen[peer.name][-1]:.1f}%"
+            )
     first = next(iter(running))
     p99_ms = {peer: middle([one.p99_ms for one in results]) for peer, results in found.items()}
     lines = []
@@ -71,7 +79,7 @@ def rows(running: dict[str, peers.Peer], name: str, case: Case, rounds: int, dur
             f"{p99_ms[key]:.2f}",
         ]
         line += [f"{middle([one.p999_ms for one in results]):.2f}", f"{min(spread):.2f}-{max(spread):.2f}"]
-        line.append(ratio(p99_ms[first], p99_ms[key]))
+        line += [ratio(p99_ms[first], p99_ms[key]), f"{middle(stolen[key]):.1f}%"]
         say("  ".join([name, *line[1:]]))
         lines.append(line)
     return lines
@@ -87,10 +95,11 @@ def main() -> None:
         for name, case in CASES.items():
             if arguments.cases in name:
                 lines += rows(running, name, case, arguments.rounds, duration_s)
-    header = ["requests", "peer", "p50 ms", "p99 ms", "p99.9 ms", "p99 of the rounds", "our p99 to it"]
+    header = ["requests", "peer", "p50 ms", "p99 ms", "p99.9 ms", "p99 of the rounds", "our p99 to it", "stolen"]
     conditions = (
         f"100 B records, one a request, open loop for {duration_s:g} s a round, {load.PARTITIONS} partitions, "
-        "1 connection each; acks=all: ours fsyncs, Kafka does not"
+        "1 connection each; acks=all: ours fsyncs, Kafka does not; "
+        "stolen: what the machine's host took of the processors"
     )
     show("Latency of an acknowledgement", conditions, header, lines)
 
