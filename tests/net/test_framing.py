@@ -5,7 +5,15 @@ from hypothesis import strategies as st
 
 from headrace.errors import ProtocolError
 from headrace.net.budget import Budget
-from headrace.net.framing import FRAME_STEPS, RECEIVE_BYTES, SPARES_MAX, TRUSTED_BYTES, FrameProtocol, Receiver
+from headrace.net.framing import (
+    FRAME_STEPS,
+    HEAD_BYTES,
+    RECEIVE_BYTES,
+    SPARES_MAX,
+    TRUSTED_BYTES,
+    FrameProtocol,
+    Receiver,
+)
 
 
 class Collector(FrameProtocol):
@@ -36,6 +44,39 @@ class Collector(FrameProtocol):
             taken = min(len(buffer), len(data))
             buffer[:taken] = data[:taken]
             self.buffer_updated(taken)
+            data = data[taken:]
+
+
+class Resting(Collector):
+    """Takes large frames in slices. What is fed is all that the loop gives it in one round."""
+
+    __slots__ = ("rests",)
+
+    def __init__(self, receiver: Receiver) -> None:
+        super().__init__(receiver)
+        self.rests: list[bool] = []
+        """Of the slices of the last frame that came so far, whether it was whole with it."""
+
+    def rests_between_slices(self) -> bool:
+        return True
+
+    def slice_received(self, is_whole: bool) -> None:
+        self.rests.append(is_whole)
+        assert not self.wants_bytes
+
+    def feed(self, data: bytes) -> None:
+        while data:
+            buffer = self.get_buffer(65536)
+            taken = min(len(buffer), len(data))
+            buffer[:taken] = data[:taken]
+            self.buffer_updated(taken)
+            if self.rests:
+                assert taken <= RECEIVE_BYTES
+                assert True not in self.rests[:-1]
+                is_whole = self.rests[-1]
+                self.go_on()
+                if is_whole:
+                    self.rests = []
             data = data[taken:]
 
 
@@ -91,6 +132,64 @@ def test_a_frame_larger_than_the_shared_buffer_is_whole() -> None:
     body = bytes(range(256)) * 20_000
     protocol.feed(framed(b"small", body, b"last"))
     assert protocol.frames == [b"small", body, b"last"]
+
+
+@given(
+    sizes=st.lists(
+        st.one_of(st.integers(0, 40), st.integers(RECEIVE_BYTES - 8, 3 * RECEIVE_BYTES), st.just(TRUSTED_BYTES + 9)),
+        max_size=5,
+    ),
+    cut=st.integers(RECEIVE_BYTES // 5, 2 * RECEIVE_BYTES),
+    stop_after=st.integers(0, 4),
+)
+def test_a_frame_that_comes_in_slices_is_the_same(sizes: list[int], cut: int, stop_after: int) -> None:
+    frames = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
+    protocol, data = Resting(Receiver(64 << 20, Budget(1 << 30))), framed(*frames)
+    protocol.stop_after = stop_after
+    while data:
+        protocol.feed(data[:cut])
+        data = data[cut:]
+    if stop_after:
+        assert protocol.frames == frames[:stop_after]
+        protocol.start_frames()
+    assert protocol.frames == frames
+    assert protocol._receiver.budget.held_bytes == 0
+
+
+def test_between_two_slices_nothing_is_read_until_it_goes_on() -> None:
+    protocol = Resting(Receiver(64 << 20, Budget(1 << 30)))
+    data = framed(bytes(3 * RECEIVE_BYTES))
+    Collector.feed(protocol, data[: 2 * RECEIVE_BYTES])
+    assert protocol.rests == [False]
+    assert not protocol.wants_bytes
+    protocol.go_on()
+    assert protocol.wants_bytes
+    assert protocol.changes == 1
+    assert len(protocol.get_buffer(0)) == RECEIVE_BYTES
+
+
+def test_who_is_gone_between_two_slices_leaves_nothing_behind() -> None:
+    for size in (2 * RECEIVE_BYTES, RECEIVE_BYTES + 100):  # in the middle, and at its end
+        protocol = Resting(Receiver(64 << 20, Budget(1 << 30)))
+        Collector.feed(protocol, framed(b"v" * size)[: 2 * RECEIVE_BYTES])
+        assert protocol.rests == [size < 2 * RECEIVE_BYTES]
+        protocol.drop_frames()
+        protocol.go_on()
+        assert protocol._receiver.budget.held_bytes == 0
+        assert not protocol.frames
+
+
+def test_behind_a_large_frame_little_is_read_at_first_until_a_small_one_came() -> None:
+    protocol = collector()
+    assert len(protocol.get_buffer(0)) == RECEIVE_BYTES
+    protocol.feed(framed(bytes(2 * RECEIVE_BYTES)))
+    assert len(protocol.get_buffer(0)) == HEAD_BYTES
+    protocol.feed(framed(bytes(RECEIVE_BYTES))[:-1])
+    protocol.feed(b"\0")
+    assert len(protocol.get_buffer(0)) == HEAD_BYTES
+    protocol.feed(framed(b"small"))
+    assert len(protocol.get_buffer(0)) == RECEIVE_BYTES
+    assert [len(frame) for frame in protocol.frames] == [2 * RECEIVE_BYTES, RECEIVE_BYTES, 5]
 
 
 @given(

@@ -10,11 +10,11 @@ import pytest
 
 from headrace.errors import HeadraceError, ProtocolError
 from headrace.net.budget import Budget
-from headrace.net.connection import Connection, Slot
+from headrace.net.connection import POLITE_FRAMES, Connection, Slot
 from headrace.net.crowd import Crowd
 from headrace.net.framing import RECEIVE_BYTES
 from headrace.net.listener import Limits, Listener
-from tests.net.loops import Run, on_every_loop
+from tests.net.loops import Run, on_every_loop, runner
 
 
 def framed(frame: bytes) -> bytes:
@@ -486,3 +486,54 @@ def test_a_port_in_use_is_one_sentence(run: Run) -> None:
                 await Listener("second", Echo()).start("127.0.0.1", port)
 
     run(scenario())
+
+
+@pytest.mark.parametrize("name", ["uvloop", "asyncio"])  # where what is sent first is there first
+def test_who_has_small_requests_does_not_wait_for_a_large_one_that_came_first(name: str) -> None:
+    async def check() -> None:
+        echo = Echo()
+        async with listening(echo) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            _, bulk_writer = await asyncio.open_connection("127.0.0.1", port)
+            for number in range(10):
+                small, large = b"small %d" % number, b"none %d" % number + bytes(3 * RECEIVE_BYTES)
+                if not number:  # once is enough: it is found to come between large ones
+                    writer.write(framed(small))
+                    assert await reader.readexactly(4 + len(small)) == framed(small)
+                bulk_writer.write(framed(large)[:-1])
+                await bulk_writer.drain()
+                await asyncio.sleep(0.02)
+                echo.seen.clear()
+                bulk_writer.write(framed(large)[-1:])
+                writer.write(framed(small))
+                assert await reader.readexactly(4 + len(small)) == framed(small)
+                while len(echo.seen) < 2:
+                    await asyncio.sleep(0.001)
+                assert echo.seen == [small, large]
+            writer.close()
+            bulk_writer.close()
+
+    runner(name)(check())
+
+
+@on_every_loop
+def test_where_nobody_else_has_any_large_requests_come_without_a_rest(run: Run) -> None:
+    async def check() -> None:
+        echo = Echo()
+        async with listening(echo) as (listener, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            large = b"none" + bytes(3 * RECEIVE_BYTES)
+            writer.write(framed(b"mine") + framed(large) + framed(b"mine") + framed(large) + framed(b"last"))
+            assert await reader.readexactly(24) == framed(b"mine") * 2 + framed(b"last")
+            assert echo.seen == [b"mine", large, b"mine", large, b"last"]
+            (connection,) = listener.connections.values()
+            assert not connection.rests_between_slices()
+            other, other_writer = await asyncio.open_connection("127.0.0.1", port)
+            other_writer.write(framed(b"other"))
+            await other.readexactly(9)
+            polite = [connection.rests_between_slices() for _ in range(POLITE_FRAMES + 1)]
+            assert polite == [True] * POLITE_FRAMES + [False]
+            writer.close()
+            other_writer.close()
+
+    run(check())

@@ -28,8 +28,10 @@ cdef class Connection(FrameProtocol):
     cdef public bint _is_muted
     cdef public bint _is_reading
     cdef public bint _is_round_due
+    cdef public Py_ssize_t _polite_frames
     cdef public Py_ssize_t _queued_bytes
     cdef public Py_ssize_t _requests_max
+    cdef public long long _seen_cuts
     cdef public object _slots
     cdef public object _stalled_at
     cdef public object _transport
@@ -61,6 +63,9 @@ cdef class Connection(FrameProtocol):
     cpdef _update_reading(self)
     cpdef progressed(self)
     cpdef reading_changed(self)
+    @cython.locals(cuts="long long")
+    cpdef bint rests_between_slices(self)
+    cpdef slice_received(self, bint is_whole)
     @cython.locals(figures=RequestFigures, stopwatch=Stopwatch, slot=Slot)
     cpdef frame_received(self, frame)
     cpdef frame_refused(self, error)

@@ -33,6 +33,10 @@ HELD_BYTES_MAX: Final = 4096
 """Replies that are held back are small and few: a client that does not read is to be noticed in time."""
 
 
+POLITE_FRAMES: Final = 64
+"""For so many large frames a connection minds others that have small ones, from the last time that it saw one."""
+
+
 class Slot:
     """The place of a reply among the replies of a connection."""
 
@@ -117,8 +121,10 @@ class Connection(FrameProtocol):
         "_is_muted",
         "_is_reading",
         "_is_round_due",
+        "_polite_frames",
         "_queued_bytes",
         "_requests_max",
+        "_seen_cuts",
         "_slots",
         "_stalled_at",
         "_transport",
@@ -161,6 +167,8 @@ class Connection(FrameProtocol):
         """It takes more replies: few enough of them wait to be read."""
         self._unsent_bytes = 0
         self._stalled_at: int | None = None
+        self._seen_cuts = listener.receiver.cuts
+        self._polite_frames = 0
 
     # --- for handlers -------------------------------------------------------------------------------------------------
 
@@ -399,6 +407,24 @@ class Connection(FrameProtocol):
 
     def reading_changed(self) -> None:
         self._update_reading()
+
+    def rests_between_slices(self) -> bool:
+        cuts = self._receiver.cuts - self._cuts
+        if cuts != self._seen_cuts:
+            self._seen_cuts = cuts
+            self._polite_frames = POLITE_FRAMES
+        elif self._polite_frames:
+            self._polite_frames -= 1
+        return self._polite_frames > 0
+
+    def slice_received(self, is_whole: bool) -> None:
+        self._update_reading()
+        loop = asyncio.get_running_loop()
+        if is_whole:
+            # To append it takes the longest. What came meanwhile goes first, and what waits for the end of the round.
+            loop.call_soon(loop.call_soon, self.go_on)
+        else:
+            loop.call_soon(self.go_on)
 
     def frame_received(self, frame: memoryview) -> None:
         self.active_at = self._receiver.tick

@@ -8,8 +8,10 @@ cdef class Receiver:
     cdef public dict _spares
     cdef public object budget
     cdef public object buffer
+    cdef public long long cuts
     cdef public bytearray data
     cdef public Py_ssize_t frame_bytes_max
+    cdef public object head
     cdef public object large_budget
     cdef public long long tick
 
@@ -19,9 +21,12 @@ cdef class FrameProtocol:
     cdef public object _budget
     cdef public long long _came_at
     cdef public Py_ssize_t _came_bytes
+    cdef public long long _cuts
+    cdef public bint _expects_large
     cdef public Py_ssize_t _filled
     cdef public object _frame
     cdef public Py_ssize_t _held_bytes
+    cdef public bint _is_sliced
     cdef public Receiver _receiver
     cdef public object _rest
     cdef public Py_ssize_t _room
@@ -31,6 +36,8 @@ cdef class FrameProtocol:
     cpdef frame_refused(self, error)
     cpdef reading_changed(self)
     cpdef progressed(self)
+    cpdef bint rests_between_slices(self)
+    cpdef slice_received(self, bint is_whole)
     cpdef frame_completed(self)
     cpdef frame_handled(self)
     cpdef frames_begin(self)
@@ -42,8 +49,11 @@ cdef class FrameProtocol:
     cpdef _cut(self, view, bytearray data, Py_ssize_t end)
     cpdef _keep(self, part)
     cpdef _reserve(self, part)
+    cpdef _begin(self, part)
     cpdef _open_rest(self)
     cpdef _grow(self, part)
     cpdef _fill(self)
+    cpdef go_on(self)
+    cpdef _take_or_refuse(self)
     cpdef _take(self, frame)
     cpdef _release(self)

@@ -3,7 +3,11 @@
 
 One receive buffer is shared by all connections of a loop: the loop asks for it, fills it and hands it back before
 anything else runs, so frames that arrive whole are handled where they lie and never copied. A frame that is only partly
-there moves to a buffer of its own, where the rest of it lands. So an idle connection holds no buffer at all.
+there moves to a buffer of its own, where the rest of it lands. So an idle connection holds no buffer at all. Behind a
+large frame little is read at first, as little of the next large one is to be moved.
+
+To take in a large frame takes as long as a hundred small ones. Where others have small ones it is done in slices, and
+the loop turns to the others after each of them (`rests_between_slices`).
 
 Compiled where there is a C compiler, with the C types of `framing.pxd`, and the same file runs as it stands.
 """
@@ -18,6 +22,8 @@ RECEIVE_BYTES: Final = 256 << 10
 TRUSTED_BYTES: Final = 2 << 20
 """A frame up to this size gets its buffer at once. A larger one gets it as its bytes come, so that a length alone takes
 no memory; it counts against the budget in full."""
+HEAD_BYTES: Final = 4 << 10
+"""What is read at first where a large frame is likely to come."""
 FRAME_STEPS: Final = 30
 """A frame has come on when so large a part of it came: what is little for a large one is much for a small one."""
 
@@ -31,11 +37,14 @@ class Receiver:
     And buffers for large frames, which are used again: new memory costs as much as the check of what comes into it.
     """
 
-    __slots__ = ("_spares", "budget", "buffer", "data", "frame_bytes_max", "large_budget", "tick")
+    __slots__ = ("_spares", "budget", "buffer", "cuts", "data", "frame_bytes_max", "head", "large_budget", "tick")
 
     def __init__(self, frame_bytes_max: int, budget: Budget, large_budget: Budget | None = None) -> None:
         self.data = bytearray(RECEIVE_BYTES)
         self.buffer = memoryview(self.data)
+        self.head = self.buffer[:HEAD_BYTES]
+        self.cuts = 0
+        """How often small frames came, one or many together."""
         self.tick = 0
         """The time, as exact as anybody needs it of a connection."""
         self.frame_bytes_max = frame_bytes_max
@@ -71,9 +80,12 @@ class FrameProtocol:
         "_budget",
         "_came_at",
         "_came_bytes",
+        "_cuts",
+        "_expects_large",
         "_filled",
         "_frame",
         "_held_bytes",
+        "_is_sliced",
         "_receiver",
         "_rest",
         "_room",
@@ -92,6 +104,9 @@ class FrameProtocol:
         self._budget = receiver.budget  # of which they are held, or waited for
         self._came_at = 0  # when somebody saw that the frame had come on
         self._came_bytes = 0  # how much of it was there then; 0 when nobody has looked at it yet
+        self._cuts = 0  # how often small frames came here
+        self._expects_large = False  # as the last one was
+        self._is_sliced = False  # the unfinished frame is taken in slices
         self._backlog = b""  # bytes that came while the reader was stopped
         self._stopped = False
 
@@ -112,6 +127,14 @@ class FrameProtocol:
     def progressed(self) -> None:
         """More of an unfinished frame came, or can come from now on."""
 
+    def rests_between_slices(self) -> bool:
+        """A large frame begins: is the loop to turn to others between its slices, and before it is handled?"""
+        return False
+
+    def slice_received(self, is_whole: bool) -> None:
+        """Nothing is read until `go_on` is called, in a later round of the loop. The frame may be whole now."""
+        raise NotImplementedError
+
     def frame_completed(self) -> None:
         """A frame that came in parts is whole, and follows."""
 
@@ -126,7 +149,7 @@ class FrameProtocol:
 
     @property
     def wants_bytes(self) -> bool:
-        """False while the connection waits for room in the budget."""
+        """False while the connection waits for room in the budget, or between two slices of a frame."""
         return self._rest is not None or self._frame is None
 
     @property
@@ -180,7 +203,9 @@ class FrameProtocol:
     # --- what the loop calls ------------------------------------------------------------------------------------------
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._receiver.buffer if self._rest is None else self._rest
+        if self._rest is not None:
+            return self._rest
+        return self._receiver.head if self._expects_large else self._receiver.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._rest is None:
@@ -215,6 +240,10 @@ class FrameProtocol:
             self.frame_refused(error)
             return
         self.frames_end()
+        if position:
+            self._receiver.cuts += 1
+            self._cuts += 1
+            self._expects_large = False
         if position < end:
             if self._stopped:
                 self._backlog += bytes(view[position:end])
@@ -238,8 +267,7 @@ class FrameProtocol:
         receiver = self._receiver
         budget = self._budget = receiver.budget if self._size <= TRUSTED_BYTES else receiver.large_budget
         if budget.take(self._size, self._granted):
-            self._held_bytes = self._size
-            self._grow(part)
+            self._begin(part)
         else:
             self._frame = bytearray(part)
             self._rest = None
@@ -247,14 +275,20 @@ class FrameProtocol:
 
     def _granted(self) -> None:
         assert self._frame is not None
-        self._held_bytes = self._size
-        self._grow(self._frame)
+        self._begin(self._frame)
         self.progressed()
         self.reading_changed()
 
+    def _begin(self, part: bytearray | memoryview) -> None:
+        """There is room for the frame."""
+        self._held_bytes = self._size
+        self._is_sliced = self._size > RECEIVE_BYTES and self.rests_between_slices()
+        self._grow(part)
+
     def _open_rest(self) -> None:
         assert self._frame is not None
-        self._rest = memoryview(self._frame)[self._filled : self._room]
+        end = min(self._room, self._filled + RECEIVE_BYTES) if self._is_sliced else self._room
+        self._rest = memoryview(self._frame)[self._filled : end]
 
     def _grow(self, part: bytearray | memoryview) -> None:
         """A new buffer: the loop may still hold a view of the old one, which then can't change its size."""
@@ -265,13 +299,28 @@ class FrameProtocol:
 
     def _fill(self) -> None:
         """More bytes of the unfinished frame came."""
-        frame = self._frame
-        assert frame is not None
+        if self._is_sliced:
+            self._rest = None
+            self.slice_received(self._filled == self._size)
+        elif self._filled < self._room:
+            self._open_rest()
+        else:
+            self._take_or_refuse()
+
+    def go_on(self) -> None:
+        """After a slice."""
+        if self._frame is None:
+            return  # the connection is gone
         if self._filled < self._room:
             self._open_rest()
-            return
+        else:
+            self._take_or_refuse()
+        self.reading_changed()
+
+    def _take_or_refuse(self) -> None:
+        assert self._frame is not None
         try:
-            self._take(frame)
+            self._take(self._frame)
         except ProtocolError as error:
             self.frame_refused(error)
 
@@ -292,6 +341,7 @@ class FrameProtocol:
             return
         # The frame is whole. A handler may stop the frames, and then the next bytes must find the shared buffer.
         self._release()
+        self._expects_large = size > RECEIVE_BYTES
         self.frame_completed()
         self.frame_received(memoryview(frame)[SIZE_BYTES:size])
         self.frame_handled()
@@ -300,6 +350,7 @@ class FrameProtocol:
     def _release(self) -> None:
         held, self._held_bytes = self._held_bytes, 0
         self._frame = self._rest = None
+        self._is_sliced = False
         self._filled = self._room = self._size = self._came_bytes = 0
         if held:
             self._budget.give_back(held)
