@@ -341,5 +341,8 @@ class _Deaf:
     def flush_soon(self, partition: object) -> None:
         pass
 
+    def flush_now(self) -> None:
+        pass
+
     def flush_again(self, partition: object) -> None:
         pass

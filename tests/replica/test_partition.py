@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.errors import Error, Refused
-from headrace.replica.partition import Partition
+from headrace.replica.partition import LARGE_BYTES, Partition
 from headrace.storage.append import Appended
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.disk_platter import Platter
@@ -88,6 +88,19 @@ def test_all_appends_of_a_round_share_a_flush() -> None:
     host.drain()
     assert partition.log.unsynced._flusher.groups == before + 1  # type: ignore[attr-defined]
     assert len(acks.answers) == 5
+
+
+def test_what_waits_for_the_end_of_the_round_is_flushed_before_a_large_append() -> None:
+    host, partition, acks = hosted()
+    host.drain()
+    acks.append(-1)
+    acks.append(1, b"v" * 1000)
+    assert not len(host.workers)
+    acks.append(1, b"v" * LARGE_BYTES)
+    assert len(host.workers) == 1, "before the end of the round"
+    host.workers.step()
+    assert acks.answers[0] is Error.NONE
+    assert (partition.log.flushed_offset, partition.log.log_end_offset) == (2, 3)
 
 
 def test_flush_messages_1_waits_for_the_disk_at_every_level() -> None:

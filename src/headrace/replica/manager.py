@@ -351,9 +351,11 @@ class Replicas:
         self._flushing_soon[partition] = None
 
     def flush_now(self) -> None:
-        """For who appends at the end of the round: what was to be flushed then may be."""
+        """For who appends at the end of the round, or much at once: what was to be flushed then is not to wait."""
         if self._flushing_soon:
             self._flush()
+        for directory in self.directories.all:
+            directory.begin_flushes()
 
     def hold_flushes(self, partition: Partition) -> None:
         """Until `release_flushes`, appends go on and what must be on the disk waits: a copy is about to have it all."""

@@ -137,10 +137,6 @@ class Unsynced:
         else:
             self._side_files |= dict.fromkeys(side_files)
 
-    def hurry(self) -> None:
-        """A large append follows: the flushes of others begin before it."""
-        self._flusher.hurry()
-
     def write_back(self, segment: Segment) -> None:
         """The active segment has reached `write_back_at`."""
         start = self.write_back_at - WRITE_BEHIND_BYTES

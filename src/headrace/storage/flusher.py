@@ -123,7 +123,7 @@ class Flusher:
         self._group.directories[directory] = None
 
     def hurry(self) -> None:
-        """Something follows in this round of the loop that takes long: what was collected begins before it."""
+        """What was collected begins now: this is the end of the round, or something that takes long comes before it."""
         if self._is_scheduled:
             self._start()
 

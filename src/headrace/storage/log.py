@@ -46,8 +46,6 @@ from headrace.storage.truncation_point import remove_truncation_point, write_tru
 logger = logging.getLogger(__name__)
 
 GAP_MAX: Final = 2**30
-LARGE_BYTES: Final = 64 << 10
-"""An append of so much takes a tenth of a millisecond and more, of which most is the copy into the page cache."""
 
 _NEVER: Final = 2**63 - 1
 
@@ -300,8 +298,6 @@ class Log:
     def _write(
         self, content: Bytes, batches: Sequence[Batch], next_offset: int, now_ms: int, transaction_version: int = 0
     ) -> None:
-        if len(content) >= LARGE_BYTES:
-            self.unsynced.hurry()
         segment = self._segment_for(len(content), batches, next_offset - 1, now_ms)
         try:
             segment.append(content, batches, self._config.index_interval_bytes)

@@ -550,6 +550,10 @@ class LogDirectory:
 
     # ---------------------------------------------------------------------------------------------------------- ending
 
+    def begin_flushes(self) -> None:
+        """Those that were asked for, now: something that takes long follows, or nobody who could join them."""
+        self._flusher.hurry()
+
     def go_offline(self, error: HeadraceError) -> None:
         """Nothing here is promised any more until a restart. What can be written says so to that."""
         if self._offline is not None:
