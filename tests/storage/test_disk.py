@@ -23,7 +23,7 @@ from headrace.storage.disk import (
     TooManyOpenFiles,
     disk_error,
 )
-from headrace.storage.local_disk import LocalDisk
+from headrace.storage.local_disk import WRITE_BACK_STEP_BYTES, LocalDisk
 from headrace.testing.disk import FaultyDisk
 
 
@@ -297,6 +297,31 @@ def test_the_local_disk_says_when_it_can_not_sync_all_files(tmp_path: Path, monk
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_where_somebody_syncs_much_is_written_in_pieces_that_can_be_written_back_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = LocalDisk(str(tmp_path))
+    file = disk.open("a.log", create=True)
+    content, sizes = os.urandom(2 * WRITE_BACK_STEP_BYTES + 5), list[int]()
+    pwrite = os.pwrite
+
+    def written(descriptor: int, buffer: memoryview, position: int) -> int:
+        sizes.append(len(buffer))
+        return pwrite(descriptor, buffer[: len(buffer) - missing_bytes], position)
+
+    monkeypatch.setattr(os, "pwrite", written)
+    missing_bytes = 0
+    assert file.write(7, [content]) == len(content)
+    assert sizes == [len(content)], "nobody does"
+    for missing, pieces in ((0, 3), (1, 1)):
+        missing_bytes = missing
+        sizes.clear()
+        disk.sync_beats[0] += 2
+        assert file.write(7, [content]) == len(content)
+        assert file.read(7, len(content)) == content
+        assert sizes == [WRITE_BACK_STEP_BYTES, WRITE_BACK_STEP_BYTES, 5][:pieces], "and the rest, when that is short"
+
+
 def test_a_full_local_disk_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     file = LocalDisk(str(tmp_path)).open("full")

@@ -20,17 +20,20 @@ try:
 except ImportError:  # a machine that runs the file as it stands needs no Cython either
     from headrace.protocol import kernel_shim as cython
 
-from headrace.storage.local_disk import sync_descriptor, sync_file_system, write_back
+from headrace.storage.local_disk import WRITE_BACK_STEP_BYTES, sync_descriptor, sync_file_system, write_back
 
 if cython.compiled:
     from cython.cimports.headrace.storage.system_calls import (
         CLOCK_MONOTONIC,
         IOCB_CMD_FDSYNC,
+        SYNC_FILE_RANGE_WAIT_AFTER,
         SYNC_FILE_RANGE_WRITE,
         SYS_io_destroy,
         SYS_io_getevents,
         SYS_io_setup,
         SYS_io_submit,
+        SYS_sched_getattr,
+        SYS_sched_setattr,
         aio_context_t,
         clock_gettime,
         fdatasync,
@@ -64,11 +67,9 @@ MESSAGES_MAX: Final = 64
 """That may be under way: as much as a thread reads at a time, and as a pipe takes without a wait."""
 
 _NAP_US: Final = 100
-_NAPS_MIN: Final = 4
+_NAPS_MIN: Final = 30
 _NAPS_MAX: Final = 20
 # Of who writes back, before it begins, and while a sync is under way. One takes 0.16 ms, with the kernel's own slack.
-_STEP_BYTES: Final = 256 << 10
-# A quarter of a millisecond of a disk that writes a gigabyte a second.
 
 _SYNC: Final = Struct(f"=3i{FILES_MAX}i")  # files, from how many on at once, the file system, descriptors
 _TOLD: Final = Struct("=6q")  # messages, files, whether at once, the error, its descriptor, nanoseconds
@@ -173,6 +174,7 @@ def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
     context: aio_context_t = 0
     failed: cython.int = -1
     with cython.nogil:
+        _shorten_slice()
         if syscall(SYS_io_setup, 64, cython.address(context)):
             context = 0
         while True:
@@ -227,9 +229,10 @@ def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
 def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
     """Starts the write-back of what was asked for. Returns when it is asked for no file.
 
-    Where it keeps up it begins a moment later, out of the way of what is appended next, and of those who waited for the
-    loop while it appended a megabyte. Where something was synced since the last time, it goes in steps, of which each
-    lets the sync pass that is under way, unless that takes long: so nobody's sync waits for more than a step.
+    Where it keeps up it begins some milliseconds later, out of the way of what is appended next, and of those who
+    waited for the loop while it appended a megabyte. Where something was synced since the last time, it goes in steps,
+    one at a time, of which each lets the sync pass that is under way, unless that takes long: so nobody's sync waits
+    for more than a step.
     """
     if not cython.compiled:
         _serve_write_backs(asked_pipe, sync_beats)
@@ -249,7 +252,8 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
     at_first: cython.int = _NAPS_MIN
     while_syncing: cython.int = _NAPS_MAX
     nap_us: cython.int = _NAP_US
-    step_bytes: cython.longlong = _STEP_BYTES
+    step_bytes: cython.longlong = WRITE_BACK_STEP_BYTES
+    flags: cython.uint
     with cython.nogil:
         while True:
             end = read(asked, cython.address(ranges[0]), 1536)
@@ -263,6 +267,7 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
             beat = beats[0]
             naps_min = at_first if keeps_up else 0
             naps_max = while_syncing if is_gentle else 0
+            flags = SYNC_FILE_RANGE_WRITE | (SYNC_FILE_RANGE_WAIT_AFTER if is_gentle else 0)
             at = 0
             while at < end:
                 naps = 0
@@ -275,7 +280,7 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
                     break
                 step = step_bytes if is_gentle and ranges[at + 2] > step_bytes else ranges[at + 2]
                 # What goes wrong here the next sync of the file tells, to those who wait for it.
-                sync_file_range(ranges[at], ranges[at + 1], step, SYNC_FILE_RANGE_WRITE)
+                sync_file_range(ranges[at], ranges[at + 1], step, flags)
                 ranges[at + 1] += step
                 ranges[at + 2] -= step
                 if ranges[at + 2] <= 0:
@@ -295,14 +300,30 @@ def _serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
         for descriptor, position, size in ranges:
             if descriptor < 0:
                 return
-            step = _STEP_BYTES if is_gentle else max(size, 1)
+            step = WRITE_BACK_STEP_BYTES if is_gentle else max(size, 1)
             for start in range(position, position + size, step):
                 naps = 0
                 while naps < naps_min or (naps < naps_max and sync_beats[0] & 1):
                     time.sleep(_NAP_US / 1e6)
                     naps += 1
                 naps_min = 0
-                write_back(descriptor, start, min(step, position + size - start))
+                write_back(descriptor, start, min(step, position + size - start), waits=is_gentle)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _shorten_slice() -> cython.void:
+    """So that this thread runs when it is woken, and not when the loop that woke it takes a rest.
+
+    It has work for some microseconds, then the disk has. Linux lets who asks for shorter slices run first (since 6.12);
+    where it does not, nothing changes.
+    """
+    # size, policy, flags, nice, priority, slice in nanoseconds, deadline, period: its header and glibc's are at odds.
+    attributes = cython.declare(cython.ulonglong[6])
+    if syscall(SYS_sched_getattr, 0, cython.address(attributes[0]), 48, 0) == 0:
+        attributes[3] = 100000
+        syscall(SYS_sched_setattr, 0, cython.address(attributes[0]), 0)
 
 
 @cython.cfunc

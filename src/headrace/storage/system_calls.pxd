@@ -7,6 +7,7 @@ cdef extern from "unistd.h" nogil:
     long syscall(long number, ...)
 
 cdef extern from "fcntl.h" nogil:
+    unsigned int SYNC_FILE_RANGE_WAIT_AFTER
     unsigned int SYNC_FILE_RANGE_WRITE
     int sync_file_range(int descriptor, int64_t position, int64_t size, unsigned int flags)
 
@@ -22,6 +23,8 @@ cdef extern from "sys/syscall.h" nogil:
     long SYS_io_destroy
     long SYS_io_submit
     long SYS_io_getevents
+    long SYS_sched_getattr
+    long SYS_sched_setattr
 
 cdef extern from "linux/aio_abi.h" nogil:
     ctypedef unsigned long aio_context_t
