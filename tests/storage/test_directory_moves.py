@@ -33,6 +33,18 @@ def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
     return node.directories.finish_move("t", 0), values
 
 
+def trimmed(node: Node) -> int:
+    """A log that starts in the middle of a batch, which only the checkpoint knows; returns where."""
+    log = with_history(node)
+    start_offset = log.log_end_offset + 1
+    append(log, b"deleted", b"kept", b"kept")
+    log.set_high_watermark(log.log_end_offset)
+    log.delete_before(start_offset)
+    node.directories.checkpoint()
+    node.drain()
+    return start_offset
+
+
 def test_a_partition_moves_to_another_directory_while_it_is_in_use() -> None:
     node = Node(two_disks())
     with_history(node)
@@ -138,6 +150,39 @@ def test_of_two_copies_what_was_deleted_from_one_stays_so_after_the_next_crash(p
     found = node.restart(power_lost=power_lost).directories.log("t", 0)
     assert found is not None
     assert found.log_start_offset == 30
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+def test_what_was_deleted_before_a_move_stays_so_when_the_new_directory_fails(power_lost: bool) -> None:
+    node = Node(two_disks())
+    start_offset = trimmed(node)
+    target = node.disks[1]
+    assert isinstance(target, FaultyDisk)
+    moved(node)
+    target.faults.fail_sync_at = target.syncs + 1
+    node.directories.checkpoint()  # of the old directory, and the other fails before it wrote down anything
+    node.drain()
+    assert node.directories.all[1].offline is not None
+    node.directories.checkpoint()
+    node.drain()
+    found = node.restart(power_lost=power_lost).directories.log("t", 0)
+    assert found is not None
+    assert found.log_start_offset == start_offset
+
+
+def test_a_log_leaves_its_old_directory_when_the_new_one_has_written_down_where_it_starts() -> None:
+    node = Node(two_disks())
+    start_offset = trimmed(node)
+    moved(node)
+    node.drain()
+    assert not any(name == "t-0" for name in node.disks[0].names())
+    assert node.directories.may_finish("t", 0)
+    node.directories.all[0].checkpoint()
+    node.drain()
+    node.disks[0].sync_all()  # nothing of it comes back
+    found = node.restart(power_lost=True).directories.log("t", 0)
+    assert found is not None
+    assert (found.place.disk.root, found.log_start_offset) == ("/disk1", start_offset)
 
 
 def test_what_was_deleted_stays_so_when_a_loss_of_power_brings_its_segments_back() -> None:

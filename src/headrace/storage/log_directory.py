@@ -84,6 +84,7 @@ class LogDirectory:
         "_files",
         "_flusher",
         "_is_writing",
+        "_left",
         "_lock",
         "_offline",
         "_on_offline",
@@ -123,6 +124,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self._resting: list[Callable[[], None]] = []
         """Who wants to hear that no worker has anything of this directory in hand."""
+        self._left: dict[TopicPartition, Log] = {}
+        """Logs that have moved to another directory, and whose folders are here still."""
         self.offline_logs: dict[TopicPartition, OfflineLog] = {}
         """Partitions that could not be opened. Those that wait for room are tried in this order."""
         self._offline: HeadraceError | None = None
@@ -282,7 +285,7 @@ class LogDirectory:
         folder = folder or names.folder_name(topic, partition)
         if not is_future:
             self.make_way(topic, partition, topic_id)
-        self._files.forget(key, lambda known: known in self.logs or known in self.offline_logs)
+        self._forget_checkpoints(key)
         self.disk.make_directory(folder)
         try:
             put_topic_id(self.disk, folder, topic_id)
@@ -341,8 +344,13 @@ class LogDirectory:
 
     def adopt(self, log: Log) -> None:
         """Takes a copy that is complete in, under the name of its partition."""
+        self._forget_checkpoints((log.topic, log.partition))
         self.rename(log, names.folder_name(log.topic, log.partition))
         self.logs[log.topic, log.partition] = log
+
+    def _forget_checkpoints(self, key: TopicPartition) -> None:
+        """What they say of a partition of this name that is here no more, before there is another. May block."""
+        self._files.forget(key, lambda known: known in self.logs or known in self._left or known in self.offline_logs)
 
     def rename(self, log: Log, folder: str) -> None:
         """Gives the folder of a log another name."""
@@ -351,14 +359,17 @@ class LogDirectory:
         log.place.names_changed = log.unsynced.is_new_folder = True
         self._flusher.sync_names("")
 
-    def forget(self, log: Log) -> None:
-        """A log is here no longer, though its folder is still."""
-        if self.logs.get((log.topic, log.partition)) is log:
-            del self.logs[log.topic, log.partition]
+    def let_go(self, log: Log) -> None:
+        """A log is used here no longer. Until it is deleted the checkpoints know it, as a start may find it here."""
+        del self.logs[log.topic, log.partition]
+        self._left[log.topic, log.partition] = log
 
     def delete(self, log: Log) -> None:
         """Gives up a log. Its folder gets another name at once and is removed in time: readers finish."""
-        self.forget(log)
+        key = (log.topic, log.partition)
+        for logs in (self.logs, self._left):
+            if logs.get(key) is log:
+                del logs[key]
         unique = self._ports.random_bytes(16).hex()
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
         log.close()
@@ -487,6 +498,10 @@ class LogDirectory:
                 log.last_flush_ms = now_ms
                 yield
 
+    def begin_flushes(self) -> None:
+        """Those that were asked for, now: something that takes long follows, or nobody who could join them."""
+        self._flusher.hurry()
+
     def checkpoint(self, done: Callable[[BaseException | None], None] | None = None) -> None:
         """Writes down how far the logs have come, away from the loop. `done` hears when what is so now is durable.
 
@@ -532,7 +547,7 @@ class LogDirectory:
         self._files.writer(self._checkpoints(), [LOG_STARTS])()
 
     def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
-        logs = self.logs
+        logs = self._left | self.logs if self._left else self.logs
         found = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
             # Also where the first segment says the same: those before it may be back after a loss of power.
@@ -549,10 +564,6 @@ class LogDirectory:
         return found
 
     # ---------------------------------------------------------------------------------------------------------- ending
-
-    def begin_flushes(self) -> None:
-        """Those that were asked for, now: something that takes long follows, or nobody who could join them."""
-        self._flusher.hurry()
 
     def go_offline(self, error: HeadraceError) -> None:
         """Nothing here is promised any more until a restart. What can be written says so to that."""

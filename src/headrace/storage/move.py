@@ -2,8 +2,9 @@
 
 The copy is a log in a folder of its own (`-future`), which takes from the other what it does not have yet, a bounded
 piece at a time. When it has everything, and all of it durable that is durable in the other, it takes over the
-partition's name, and only when that is durable the old folder loses it: a crash in between leaves the partition twice,
-and the one with more is kept. Anything before that leaves the copy, which is removed at the next start.
+partition's name, and only when that is durable, and where it starts, the old folder loses it: a crash in between leaves
+the partition twice, the one with more is kept, and it starts where the later of the two does. Anything before that
+leaves the copy, which is removed at the next start.
 """
 
 from __future__ import annotations
@@ -87,8 +88,10 @@ class Move:
     @property
     def _is_outdated(self) -> bool:
         """What was copied may be of a history that is no more, or what comes next is deleted."""
-        source = self.source
-        return self._truncations != source.truncations or self.copy.log_end_offset < source.log_start_offset
+        source, end_offset = self.source, self.copy.log_end_offset
+        return self._truncations != source.truncations or (
+            end_offset < source.log_start_offset and end_offset < self._first_offset()
+        )
 
     def flush(self, flushed: Flushed = lambda error: None) -> None:
         """Makes what was copied durable."""
@@ -113,7 +116,7 @@ class Move:
     def finish(self) -> Log:
         """Puts the copy in the place of the source; returns it. Whoever holds the source lets go of it.
 
-        The source goes by `leave`, when the copy's new name is durable.
+        The source goes by `leave`, when the copy's new name is durable, and its start.
         """
         assert self.is_complete, "a copy takes over when it has everything"
         source, copy = self.source, self.copy
@@ -126,7 +129,7 @@ class Move:
         copy.clean_offset = min(self._clean_offset, source.clean_offset, copy.checkpointed_recovery_point)
         copy.set_high_watermark(source.high_watermark)
         self.target_directory.adopt(copy)
-        self.source_directory.forget(source)
+        self.source_directory.let_go(source)
         logger.info("%s-%d has moved to %s", copy.topic, copy.partition, self.target_directory.root)
         return copy
 
@@ -144,13 +147,16 @@ class Move:
         self.is_durable = False
         self._truncations = source.truncations
         self._clean_offset = source.clean_offset
-        start_offset = source.log_start_offset
-        segment = source.segments[max(0, source.segments.number_at(start_offset))]
-        first = locate(segment, start_offset)
-        if first is not None:
-            start_offset = min(start_offset, first.base_offset)
+        start_offset = self._first_offset()
         root = self.target_directory.root
         logger.info("the new copy of %s-%d in %s begins at offset %d", copy.topic, copy.partition, root, start_offset)
         copy.truncate_fully(start_offset, now_ms)
         copy.producers = producers_at(source.segments, source.snapshots, start_offset)
         copy.unsynced.wrote([copy.snapshots.write(copy.producers)])
+
+    def _first_offset(self) -> int:
+        """Of the batch that holds the source's start, which may be in its middle."""
+        source, start_offset = self.source, self.source.log_start_offset
+        segment = source.segments[max(0, source.segments.number_at(start_offset))]
+        first = locate(segment, start_offset)
+        return start_offset if first is None else min(start_offset, first.base_offset)
