@@ -179,6 +179,29 @@ def test_who_is_gone_between_two_slices_leaves_nothing_behind() -> None:
         assert not protocol.frames
 
 
+def test_it_rests_when_a_slice_is_full_and_not_before() -> None:
+    protocol, data = Resting(Receiver(64 << 20, Budget(1 << 30))), framed(bytes(2 * RECEIVE_BYTES))
+    for cut in range(0, len(data), 1000):
+        protocol.feed(data[cut : cut + 1000])
+        assert len(protocol.rests) <= 2
+    assert len(protocol.frames) == 1
+
+
+def test_a_whole_frame_that_rests_when_the_reader_is_stopped_stays_where_it_is() -> None:
+    protocol, frame = Resting(Receiver(64 << 20, Budget(1 << 30))), b"v" * (RECEIVE_BYTES + 100)
+    Collector.feed(protocol, framed(frame))
+    assert protocol.rests == [True]
+    protocol.stop_frames()
+    protocol.go_on()
+    assert not protocol.frames
+    assert not protocol.wants_bytes
+    assert protocol._receiver.budget.held_bytes == 4 + len(frame)
+    protocol.start_frames()
+    assert protocol.frames == [frame]
+    assert protocol.wants_bytes
+    assert protocol._receiver.budget.held_bytes == 0
+
+
 def test_behind_a_large_frame_little_is_read_at_first_until_a_small_one_came() -> None:
     protocol = collector()
     assert len(protocol.get_buffer(0)) == RECEIVE_BYTES

@@ -12,7 +12,7 @@ from headrace.errors import HeadraceError, ProtocolError
 from headrace.net.budget import Budget
 from headrace.net.connection import POLITE_FRAMES, Connection, Slot
 from headrace.net.crowd import Crowd
-from headrace.net.framing import RECEIVE_BYTES
+from headrace.net.framing import RECEIVE_BYTES, TRUSTED_BYTES, Receiver
 from headrace.net.listener import Limits, Listener
 from tests.net.loops import Run, on_every_loop, runner
 
@@ -535,5 +535,29 @@ def test_where_nobody_else_has_any_large_requests_come_without_a_rest(run: Run) 
             assert polite == [True] * POLITE_FRAMES + [False]
             writer.close()
             other_writer.close()
+
+    run(check())
+
+
+@on_every_loop
+def test_a_large_request_for_which_there_is_no_memory_ends_its_connection(run: Run) -> None:
+    class Poor(Receiver):
+        def take_buffer(self, size_bytes: int) -> bytearray:
+            if size_bytes > TRUSTED_BYTES:
+                raise MemoryError
+            return super().take_buffer(size_bytes)
+
+    async def check() -> None:
+        async with listening(Echo()) as (listener, port):
+            listener.receiver = Poor(64 << 20, listener.budget)
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            other_reader, other = await asyncio.open_connection("127.0.0.1", port)
+            other.write(framed(b"small"))
+            await other_reader.readexactly(9)
+            writer.write(framed(bytes(2 * TRUSTED_BYTES)))
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await reader.readexactly(1)
+            assert listener.budget.held_bytes == 0
+            other.close()
 
     run(check())

@@ -296,7 +296,6 @@ def test_the_local_disk_says_when_it_can_not_sync_all_files(tmp_path: Path, monk
     disk.open("a", create=True).start_writeback(0, 10)
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_where_somebody_syncs_much_is_written_in_pieces_that_can_be_written_back_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,6 +321,7 @@ def test_where_somebody_syncs_much_is_written_in_pieces_that_can_be_written_back
         assert sizes == [WRITE_BACK_STEP_BYTES, WRITE_BACK_STEP_BYTES, 5][:pieces], "and the rest, when that is short"
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
 def test_a_full_local_disk_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "full").symlink_to("/dev/full")
     file = LocalDisk(str(tmp_path)).open("full")

@@ -422,9 +422,16 @@ class Connection(FrameProtocol):
         loop = asyncio.get_running_loop()
         if is_whole:
             # To append it takes the longest. What came meanwhile goes first, and what waits for the end of the round.
-            loop.call_soon(loop.call_soon, self.go_on)
+            loop.call_soon(loop.call_soon, self._go_on)
         else:
-            loop.call_soon(self.go_on)
+            loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        try:
+            self.go_on()
+        except Exception:  # for want of memory, say: nobody else would end what holds some
+            logger.exception("a large request of %s can't be taken; the connection is closed", self)
+            self.abort()
 
     def frame_received(self, frame: memoryview) -> None:
         self.active_at = self._receiver.tick

@@ -26,11 +26,13 @@ cdef class FrameProtocol:
     cdef public Py_ssize_t _filled
     cdef public object _frame
     cdef public Py_ssize_t _held_bytes
+    cdef public bint _is_held
     cdef public bint _is_sliced
     cdef public Receiver _receiver
     cdef public object _rest
     cdef public Py_ssize_t _room
     cdef public Py_ssize_t _size
+    cdef public Py_ssize_t _slice_end
     cdef public bint _stopped
     cpdef frame_received(self, frame)
     cpdef frame_refused(self, error)

@@ -85,11 +85,13 @@ class FrameProtocol:
         "_filled",
         "_frame",
         "_held_bytes",
+        "_is_held",
         "_is_sliced",
         "_receiver",
         "_rest",
         "_room",
         "_size",
+        "_slice_end",
         "_stopped",
     )
 
@@ -107,6 +109,8 @@ class FrameProtocol:
         self._cuts = 0  # how often small frames came here
         self._expects_large = False  # as the last one was
         self._is_sliced = False  # the unfinished frame is taken in slices
+        self._slice_end = 0
+        self._is_held = False  # it is whole, and waits for `start_frames`
         self._backlog = b""  # bytes that came while the reader was stopped
         self._stopped = False
 
@@ -187,6 +191,10 @@ class FrameProtocol:
 
     def start_frames(self) -> None:
         self._stopped = False
+        if self._is_held:
+            self._is_held = False
+            self._take_or_refuse()
+            self.reading_changed()
         backlog, self._backlog = self._backlog, b""
         if backlog:
             data = bytearray(backlog)
@@ -287,8 +295,8 @@ class FrameProtocol:
 
     def _open_rest(self) -> None:
         assert self._frame is not None
-        end = min(self._room, self._filled + RECEIVE_BYTES) if self._is_sliced else self._room
-        self._rest = memoryview(self._frame)[self._filled : end]
+        self._slice_end = min(self._room, self._filled + RECEIVE_BYTES) if self._is_sliced else self._room
+        self._rest = memoryview(self._frame)[self._filled : self._slice_end]
 
     def _grow(self, part: bytearray | memoryview) -> None:
         """A new buffer: the loop may still hold a view of the old one, which then can't change its size."""
@@ -299,11 +307,12 @@ class FrameProtocol:
 
     def _fill(self) -> None:
         """More bytes of the unfinished frame came."""
-        if self._is_sliced:
+        if self._filled < self._slice_end:
+            assert self._frame is not None
+            self._rest = memoryview(self._frame)[self._filled : self._slice_end]
+        elif self._is_sliced:
             self._rest = None
             self.slice_received(self._filled == self._size)
-        elif self._filled < self._room:
-            self._open_rest()
         else:
             self._take_or_refuse()
 
@@ -311,6 +320,9 @@ class FrameProtocol:
         """After a slice."""
         if self._frame is None:
             return  # the connection is gone
+        if self._filled == self._size and self._stopped:
+            self._is_held = True
+            return
         if self._filled < self._room:
             self._open_rest()
         else:
@@ -350,7 +362,7 @@ class FrameProtocol:
     def _release(self) -> None:
         held, self._held_bytes = self._held_bytes, 0
         self._frame = self._rest = None
-        self._is_sliced = False
+        self._is_sliced = self._is_held = False
         self._filled = self._room = self._size = self._came_bytes = 0
         if held:
             self._budget.give_back(held)

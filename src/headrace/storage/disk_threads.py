@@ -26,7 +26,6 @@ if cython.compiled:
     from cython.cimports.headrace.storage.system_calls import (
         CLOCK_MONOTONIC,
         IOCB_CMD_FDSYNC,
-        SYNC_FILE_RANGE_WAIT_AFTER,
         SYNC_FILE_RANGE_WRITE,
         SYS_io_destroy,
         SYS_io_getevents,
@@ -68,8 +67,10 @@ MESSAGES_MAX: Final = 64
 
 _NAP_US: Final = 100
 _NAPS_MIN: Final = 30
+_NAPS_BETWEEN: Final = 2
 _NAPS_MAX: Final = 20
-# Of who writes back, before it begins, and while a sync is under way. One takes 0.16 ms, with the kernel's own slack.
+# Of who writes back, before it begins, between two steps, and while a sync is under way. One takes 0.16 ms, with the
+# kernel's own slack.
 
 _SYNC: Final = Struct(f"=3i{FILES_MAX}i")  # files, from how many on at once, the file system, descriptors
 _TOLD: Final = Struct("=6q")  # messages, files, whether at once, the error, its descriptor, nanoseconds
@@ -231,8 +232,8 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
 
     Where it keeps up it begins some milliseconds later, out of the way of what is appended next, and of those who
     waited for the loop while it appended a megabyte. Where something was synced since the last time, it goes in steps,
-    one at a time, of which each lets the sync pass that is under way, unless that takes long: so nobody's sync waits
-    for more than a step.
+    with a pause behind each, and lets the sync pass that is under way, unless that takes long: so nobody's sync waits
+    for much more than a step.
     """
     if not cython.compiled:
         _serve_write_backs(asked_pipe, sync_beats)
@@ -250,10 +251,10 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
     naps_max: cython.int
     step: cython.longlong
     at_first: cython.int = _NAPS_MIN
+    between: cython.int = _NAPS_BETWEEN
     while_syncing: cython.int = _NAPS_MAX
     nap_us: cython.int = _NAP_US
     step_bytes: cython.longlong = WRITE_BACK_STEP_BYTES
-    flags: cython.uint
     with cython.nogil:
         while True:
             end = read(asked, cython.address(ranges[0]), 1536)
@@ -267,20 +268,20 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
             beat = beats[0]
             naps_min = at_first if keeps_up else 0
             naps_max = while_syncing if is_gentle else 0
-            flags = SYNC_FILE_RANGE_WRITE | (SYNC_FILE_RANGE_WAIT_AFTER if is_gentle else 0)
             at = 0
             while at < end:
                 naps = 0
                 while naps < naps_min or (naps < naps_max and beats[0] & 1):
                     usleep(nap_us)
                     naps += 1
-                naps_min = 0
+                naps_min = between if is_gentle else 0
                 if ranges[at] < 0:
                     end = 0
                     break
                 step = step_bytes if is_gentle and ranges[at + 2] > step_bytes else ranges[at + 2]
-                # What goes wrong here the next sync of the file tells, to those who wait for it.
-                sync_file_range(ranges[at], ranges[at + 1], step, flags)
+                # What goes wrong here the next sync of the file tells, to those who wait for it. To wait for the end of
+                # a step by this call would take that from them: it tells of each failure once.
+                sync_file_range(ranges[at], ranges[at + 1], step, SYNC_FILE_RANGE_WRITE)
                 ranges[at + 1] += step
                 ranges[at + 2] -= step
                 if ranges[at + 2] <= 0:
@@ -306,8 +307,8 @@ def _serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
                 while naps < naps_min or (naps < naps_max and sync_beats[0] & 1):
                     time.sleep(_NAP_US / 1e6)
                     naps += 1
-                naps_min = 0
-                write_back(descriptor, start, min(step, position + size - start), waits=is_gentle)
+                naps_min = _NAPS_BETWEEN if is_gentle else 0
+                write_back(descriptor, start, min(step, position + size - start))
 
 
 @cython.cfunc

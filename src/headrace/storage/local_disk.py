@@ -430,12 +430,11 @@ def _write_in_pieces(descriptor: int, buffer: Bytes, position: int, size: int) -
     return written
 
 
-def write_back(descriptor: int, position: int, size: int, *, waits: bool = False) -> None:
-    """Starts it, and waits for it, where there is such a call."""
+def write_back(descriptor: int, position: int, size: int) -> None:
+    """Starts it, where there is such a call."""
     sync_file_range = _library().sync_file_range
     if sync_file_range is not None:
-        flags = _SYNC_FILE_RANGE_WRITE | (_SYNC_FILE_RANGE_WAIT_AFTER if waits else 0)
-        sync_file_range(descriptor, position, size, flags)
+        sync_file_range(descriptor, position, size, _SYNC_FILE_RANGE_WRITE)
 
 
 def _pages(start: int, end: int) -> int:
@@ -443,7 +442,6 @@ def _pages(start: int, end: int) -> int:
 
 
 _SYNC_FILE_RANGE_WRITE: Final = 2
-_SYNC_FILE_RANGE_WAIT_AFTER: Final = 4
 _ASKED_BYTES_MIN: Final = 16 << 10
 """What is smaller is read at once: to ask first costs as much."""
 _datasync: Final = _device_sync()

@@ -7,7 +7,6 @@ cdef extern from "unistd.h" nogil:
     long syscall(long number, ...)
 
 cdef extern from "fcntl.h" nogil:
-    unsigned int SYNC_FILE_RANGE_WAIT_AFTER
     unsigned int SYNC_FILE_RANGE_WRITE
     int sync_file_range(int descriptor, int64_t position, int64_t size, unsigned int flags)
 
