@@ -56,8 +56,8 @@ def main(root: str) -> None:
             disk.sync_beats[0] += 2
         file.write(0, [os.urandom(512 << 10)])
         behind.start(file, 0, 512 << 10)
-        behind.stop()
         await asyncio.sleep(0.5)  # until the device has failed
+        behind.stop()
         assert syncs.start({file: None}, 0)
         while not told:
             await asyncio.sleep(0.01)
