@@ -28,6 +28,12 @@ def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
         rounds += 1
     move.flush()
     node.drain()
+    if not move.is_start_durable:
+        assert not move.is_complete
+        told: list[BaseException | None] = []
+        move.write_start(told.append)
+        node.drain()
+        assert told == [None]
     assert move.is_complete
     values = values_in(source)
     return node.directories.finish_move("t", 0), values
@@ -170,19 +176,37 @@ def test_what_was_deleted_before_a_move_stays_so_when_the_new_directory_fails(po
     assert found.log_start_offset == start_offset
 
 
-def test_a_log_leaves_its_old_directory_when_the_new_one_has_written_down_where_it_starts() -> None:
+def test_where_a_moved_log_starts_is_known_when_its_old_folder_is_gone() -> None:
     node = Node(two_disks())
     start_offset = trimmed(node)
     moved(node)
     node.drain()
-    assert not any(name == "t-0" for name in node.disks[0].names())
-    assert node.directories.may_finish("t", 0)
-    node.directories.all[0].checkpoint()
-    node.drain()
+    assert "t-0" not in node.disks[0].names()
     node.disks[0].sync_all()  # nothing of it comes back
     found = node.restart(power_lost=True).directories.log("t", 0)
     assert found is not None
     assert (found.place.disk.root, found.log_start_offset) == ("/disk1", start_offset)
+
+
+def test_hazard_9_where_a_copy_would_have_started_is_forgotten_with_it() -> None:
+    node = Node(two_disks())
+    trimmed(node)
+    target = node.directories.all[1]
+    move = node.directories.move("t", 0, target.id)
+    assert move is not None
+    while move.step(1000, node.now_ms):
+        pass
+    move.write_start(lambda error: None)
+    node.drain()
+    topic_id = bytes(range(16, 32))
+    node.directories.delete("t", 0)
+    log = node.directories.create("t", 0, topic_id, directory_id=target.id)
+    append(log, b"of the new one")
+    assert flush(node, log) == [None]
+    node.disks[0].sync_all()  # the old one is gone for good
+    found = node.restart(power_lost=True).directories.log("t", 0)
+    assert found is not None
+    assert (found.topic_id, found.log_start_offset, found.log_end_offset) == (topic_id, 0, 1)
 
 
 def test_what_was_deleted_stays_so_when_a_loss_of_power_brings_its_segments_back() -> None:

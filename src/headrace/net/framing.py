@@ -169,7 +169,7 @@ class FrameProtocol:
 
     def ticks_without_coming(self, now: int) -> int:
         """For how long it has not, as far as `look_at_frame` could see."""
-        return now - self._came_at if self._came_bytes else 0
+        return now - self._came_at if self._came_bytes and not self._is_held else 0
 
     @property
     def is_waited_for(self) -> bool:

@@ -117,12 +117,21 @@ class Moves:
             elif move.is_complete:
                 self._replicas.moved(partition, directories.finish_move(partition.topic, partition.index))
                 self._replicas.release_flushes(partition)
+            elif not move.is_start_durable:
+                self._replicas.release_flushes(partition)
+                move.write_start(partial(self._wrote_start, partition, move))
             elif tries < TRIES_MAX:  # a flush of the source that was under way has ended in between
                 self._close_in(partition, move, tries + 1)
             else:
                 self._go_on_later(partition, move, AGAIN_AFTER_MS)
         except HeadraceError as failure:
             self._give_up(partition, move, failure)
+
+    def _wrote_start(self, partition: Partition, move: Move, error: BaseException | None) -> None:
+        if isinstance(error, HeadraceError) and not self._is_over(partition, move):
+            self._give_up(partition, move, error)
+        else:
+            self._step(partition, move)
 
     def _go_on_later(self, partition: Partition, move: Move, pause_ms: int) -> None:
         self._replicas.release_flushes(partition)

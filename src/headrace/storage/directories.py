@@ -323,13 +323,6 @@ class Directories:
         self._leaving[key] = move
 
         def taken_over(error: DiskError | None) -> None:
-            """What was deleted before the move is not to come back: the new directory writes down where it starts."""
-            if error is None:
-                move.target_directory.checkpoint(settled)
-            else:
-                settled(error)
-
-        def settled(error: BaseException | None) -> None:
             """After a failed sync both folders stay, and the next start chooses."""
             if self._leaving.get(key) is move:
                 del self._leaving[key]

@@ -81,10 +81,10 @@ class Shared:
 
 class LogDirectory:
     __slots__ = (
+        "_expected",
         "_files",
         "_flusher",
         "_is_writing",
-        "_left",
         "_lock",
         "_offline",
         "_on_offline",
@@ -124,8 +124,9 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self._resting: list[Callable[[], None]] = []
         """Who wants to hear that no worker has anything of this directory in hand."""
-        self._left: dict[TopicPartition, Log] = {}
-        """Logs that have moved to another directory, and whose folders are here still."""
+        self._expected: dict[TopicPartition, int] = {}
+        """Where logs start that are not in use here, and may be after a crash: copies that are about to be taken in,
+        and what has moved away and has its folder here still. Their files may not tell."""
         self.offline_logs: dict[TopicPartition, OfflineLog] = {}
         """Partitions that could not be opened. Those that wait for room are tried in this order."""
         self._offline: HeadraceError | None = None
@@ -285,7 +286,11 @@ class LogDirectory:
         folder = folder or names.folder_name(topic, partition)
         if not is_future:
             self.make_way(topic, partition, topic_id)
-        self._forget_checkpoints(key)
+        if not is_future:
+            self._expected.pop(key, None)
+        self._files.forget(
+            key, lambda known: known in self.logs or known in self._expected or known in self.offline_logs
+        )
         self.disk.make_directory(folder)
         try:
             put_topic_id(self.disk, folder, topic_id)
@@ -342,15 +347,16 @@ class LogDirectory:
         self.offline_logs.pop(key, None)
         logger.warning("%s %s; its files are left in %s", folder, why, self.disk.full_path(stray))
 
+    def expect(self, log: Log, start_offset: int, done: Callable[[BaseException | None], None]) -> None:
+        """A copy is to start there when it is taken in; `done` hears when that is written down."""
+        self._expected[log.topic, log.partition] = start_offset
+        self.checkpoint(done)
+
     def adopt(self, log: Log) -> None:
         """Takes a copy that is complete in, under the name of its partition."""
-        self._forget_checkpoints((log.topic, log.partition))
         self.rename(log, names.folder_name(log.topic, log.partition))
         self.logs[log.topic, log.partition] = log
-
-    def _forget_checkpoints(self, key: TopicPartition) -> None:
-        """What they say of a partition of this name that is here no more, before there is another. May block."""
-        self._files.forget(key, lambda known: known in self.logs or known in self._left or known in self.offline_logs)
+        self._expected.pop((log.topic, log.partition), None)
 
     def rename(self, log: Log, folder: str) -> None:
         """Gives the folder of a log another name."""
@@ -360,16 +366,16 @@ class LogDirectory:
         self._flusher.sync_names("")
 
     def let_go(self, log: Log) -> None:
-        """A log is used here no longer. Until it is deleted the checkpoints know it, as a start may find it here."""
+        """A log has moved away, though its folder is still here: a start that finds no other takes it again."""
         del self.logs[log.topic, log.partition]
-        self._left[log.topic, log.partition] = log
+        self._expected[log.topic, log.partition] = log.log_start_offset
 
     def delete(self, log: Log) -> None:
         """Gives up a log. Its folder gets another name at once and is removed in time: readers finish."""
         key = (log.topic, log.partition)
-        for logs in (self.logs, self._left):
-            if logs.get(key) is log:
-                del logs[key]
+        if self.logs.get(key) is log:
+            del self.logs[key]
+        self._expected.pop(key, None)
         unique = self._ports.random_bytes(16).hex()
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
         log.close()
@@ -509,8 +515,10 @@ class LogDirectory:
         is under way.
         """
         if self.offline is not None:
-            if done is not None:
-                done(self.offline)
+            waiting, self._waiting = self._waiting, []
+            for told in [*waiting, done]:
+                if told is not None:
+                    told(self.offline)
             return
         if done is not None:
             self._waiting.append(done)
@@ -547,11 +555,12 @@ class LogDirectory:
         self._files.writer(self._checkpoints(), [LOG_STARTS])()
 
     def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
-        logs = self._left | self.logs if self._left else self.logs
+        logs = self.logs
         found = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
             # Also where the first segment says the same: those before it may be back after a loss of power.
-            LOG_STARTS: {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset},
+            LOG_STARTS: {key: start for key, start in self._expected.items() if start}
+            | {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset},
             HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
             CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},
         }

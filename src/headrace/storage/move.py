@@ -1,15 +1,16 @@
 """A log on its way from one log directory to another, while it is in use.
 
 The copy is a log in a folder of its own (`-future`), which takes from the other what it does not have yet, a bounded
-piece at a time. When it has everything, and all of it durable that is durable in the other, it takes over the
-partition's name, and only when that is durable, and where it starts, the old folder loses it: a crash in between leaves
-the partition twice, the one with more is kept, and it starts where the later of the two does. Anything before that
-leaves the copy, which is removed at the next start.
+piece at a time. When it has everything, all of it durable that is durable in the other, and where it starts is written
+down, it takes over the partition's name, and only when that is durable the old folder loses it: a crash in between
+leaves the partition twice, and the one with more is kept. Anything before that leaves the copy, which is removed at the
+next start.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.storage import names
@@ -37,6 +38,7 @@ class Move:
     __slots__ = (
         "_clean_offset",
         "_truncations",
+        "_written_start_offset",
         "copy",
         "is_durable",
         "source",
@@ -51,6 +53,7 @@ class Move:
         self.source = source
         self.source_directory = source_directory
         self.target_directory = target_directory
+        self._written_start_offset = 0
         self.is_durable = False
         """It has been flushed since it began, so that its folder and its files are there to stay."""
         folder = names.marked_folder_name(source.topic, source.partition, Fate.FUTURE, unique)
@@ -110,13 +113,30 @@ class Move:
             self.is_durable
             and not self.left
             and self._truncations == source.truncations
+            and self.is_start_durable
             and copy.flushed_offset >= source.flushed_offset
         )
+
+    @property
+    def is_start_durable(self) -> bool:
+        """What was deleted from the source does not come back with the copy."""
+        return self.source.log_start_offset <= max(self.copy.log_start_offset, self._written_start_offset)
+
+    def write_start(self, done: Callable[[BaseException | None], None]) -> None:
+        """Makes it so, away from the loop, unless more is deleted meanwhile."""
+        start_offset = self.source.log_start_offset
+
+        def written(error: BaseException | None) -> None:
+            if error is None:
+                self._written_start_offset = start_offset
+            done(error)
+
+        self.target_directory.expect(self.copy, start_offset, written)
 
     def finish(self) -> Log:
         """Puts the copy in the place of the source; returns it. Whoever holds the source lets go of it.
 
-        The source goes by `leave`, when the copy's new name is durable, and its start.
+        The source goes by `leave`, when the copy's new name is durable.
         """
         assert self.is_complete, "a copy takes over when it has everything"
         source, copy = self.source, self.copy
