@@ -19,6 +19,8 @@ from headrace.testing.sim.simulation import Simulation
 UNDER_WAY_MAX = 20
 FETCH_SECONDS_MAX = 1.4
 """How long ago the leader may have read what a client gets: its time-outs, by its clock."""
+SYNC_SECONDS_MAX = 2.0
+"""Of the simulated disk, with all that waits for it."""
 
 TopicPartition = tuple[str, int]
 
@@ -239,6 +241,8 @@ class LastReader:
 
     async def run(self, process: Process) -> None:
         seen = self._seen
+        # With acks=1 what was acknowledged is visible when the acks=all before it is on the disk, and no sooner.
+        await asyncio.sleep(SYNC_SECONDS_MAX)
         async with connected(process, operation_timeout_s=30.0) as client:
             for partition, number in self._partitions.items():
                 start = seen.simulation.now

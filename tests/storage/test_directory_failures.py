@@ -194,7 +194,8 @@ def test_hazard_8_a_failed_sync_takes_its_directory_offline_and_leaves_the_other
     assert node.directories.create("u", 0, TOPIC_ID).place.disk is second.place.disk
 
 
-def test_hazard_8_after_a_failed_sync_the_next_start_believes_the_device_and_not_the_cache() -> None:
+@pytest.mark.parametrize("dies_at_once", [False, True])
+def test_hazard_8_after_a_failed_sync_the_next_start_believes_the_device_and_not_the_cache(dies_at_once: bool) -> None:
     node = Node()
     log = node.directories.create("t", 0, TOPIC_ID)
     fill(log, 5)
@@ -205,7 +206,10 @@ def test_hazard_8_after_a_failed_sync_the_next_start_believes_the_device_and_not
     disk.faults.fail_sync_at = disk.syncs + 1
     assert flush(node, log) != [None]
     assert log.log_end_offset == 6, "in memory it is there"
-    node.stop()
+    if dies_at_once:  # before it could leave word of it
+        disk.remove(SYNC_FAILED)
+    else:
+        node.stop()
     node = node.restart()  # the process only: the page cache is as it was
     log = node.directories.log("t", 0)  # type: ignore[assignment]
     assert log.log_end_offset == 5

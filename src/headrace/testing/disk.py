@@ -347,8 +347,7 @@ class FaultyFile(File):
 
     def forget_cached(self) -> None:
         self._call("forget_cached")
-        if not self._node.unsynced:
-            self._node.cached[:] = self._node.durable
+        self._node.forget_cached()
 
     def fileno(self) -> None:
         return None

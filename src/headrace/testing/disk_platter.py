@@ -36,6 +36,8 @@ class Node:
     cached: bytearray = field(default_factory=bytearray)
     durable: bytearray = field(default_factory=bytearray)
     unsynced: list[Change] = field(default_factory=list)
+    has_lost: bool = False
+    """The page cache has what the device never got."""
     modified_ms: int = 0
 
     def change(self, change: Change) -> None:
@@ -49,7 +51,14 @@ class Node:
 
     def fail_sync(self) -> None:
         """The kernel calls the pages clean, tells once, and the device never gets them (hazard 8)."""
+        self.has_lost = self.has_lost or bool(self.unsynced)
         self.unsynced.clear()
+
+    def forget_cached(self) -> None:
+        """What is clean is read from the device again."""
+        if self.has_lost and not self.unsynced:
+            self.cached[:] = self.durable
+            self.has_lost = False
 
     def lose_power(self, chance: random.Random) -> None:
         """Keeps the changes up to some point, the last one torn at any byte, and sometimes only some pages of them."""
@@ -73,6 +82,7 @@ class Node:
                 _apply(self.durable, change)
         self.unsynced.clear()
         self.cached[:] = self.durable
+        self.has_lost = False
 
 
 @dataclass(slots=True, eq=False)
