@@ -11,7 +11,6 @@ from headrace.metadata import brokers, controller
 from headrace.metadata.controller import PRODUCER_IDS_A_BLOCK, Controller
 from headrace.protocol import messages as m
 from headrace.protocol.batch import Batch
-from headrace.raft import metadata_log
 from headrace.raft.node.rpc import METADATA_TOPIC
 from headrace.replica.in_sync import InSync
 from headrace.replica.partition import Partition
@@ -120,10 +119,13 @@ def what_a_failed_sync_lost_is_trusted(patch: pytest.MonkeyPatch) -> None:
 def the_metadata_log_trusts_memory_after_a_failed_sync(patch: pytest.MonkeyPatch) -> None:
     """What the simulation found in the first hour."""
 
-    def opening(*arguments: Any, saved: Any, **options: Any) -> Log:
-        return open_log(*arguments, saved=saved._replace(lost_sync=False), **options)
+    forget_cached = FaultyFile.forget_cached
 
-    patch.setattr(metadata_log, "open_log", opening)
+    def forgetting(self: FaultyFile) -> None:
+        if not self.path.startswith(METADATA_TOPIC):
+            forget_cached(self)
+
+    patch.setattr(FaultyFile, "forget_cached", forgetting)
 
 
 def sequences_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:

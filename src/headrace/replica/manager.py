@@ -47,7 +47,6 @@ class Replicas:
         "_held_flushes",
         "_is_known",
         "_is_making",
-        "_is_stopped",
         "_is_to_try_again",
         "_missing",
         "_partitions",
@@ -57,6 +56,7 @@ class Replicas:
         "cleaner",
         "directories",
         "image",
+        "is_stopped",
         "node_id",
         "now_ms",
         "on_offline",
@@ -106,7 +106,7 @@ class Replicas:
         self._held_flushes: dict[Partition, bool] = {}
         """Partitions that are not flushed for a moment, and whether somebody wants it; see `hold_flushes`."""
         self._is_known = False
-        self._is_stopped = False
+        self.is_stopped = False
         directories.on_offline = self._directory_offline
 
     # ---------------------------------------------------------------------------------------------------------- finding
@@ -294,7 +294,7 @@ class Replicas:
     def _make_some(self) -> None:
         """One step of many. What can't be made, on a full disk say, is tried again after a while."""
         self._is_making = False
-        if self._is_stopped:
+        if self.is_stopped:
             return
         to_make = list(islice((key for key in self._missing if key not in self._failed), MADE_A_STEP + 1))
         for topic_id, index in to_make[:MADE_A_STEP]:
@@ -392,7 +392,7 @@ class Replicas:
 
     def stop(self) -> None:
         """Begins nothing any more. Whoever waits is told to ask another broker."""
-        self._is_stopped = True
+        self.is_stopped = True
         self._removals.finish_all()
         if self.cleaner is not None:
             self.cleaner.stop()

@@ -140,9 +140,13 @@ class Moves:
     # --- ending -------------------------------------------------------------------------------------------------------
 
     def _is_over(self, partition: Partition, move: Move) -> bool:
-        """It was given up: for another one, with its partition, or with a directory that failed."""
+        """It was given up: for another one, with its partition, with a directory that failed, or with the node."""
         replicas = self._replicas
-        if replicas.hosts(partition) and replicas.directories.moving(partition.topic, partition.index) is move:
+        if (
+            not replicas.is_stopped
+            and replicas.hosts(partition)
+            and replicas.directories.moving(partition.topic, partition.index) is move
+        ):
             return False
         self._replicas.release_flushes(partition)
         return True

@@ -309,9 +309,10 @@ class _Recovery:
         segment.reset()
         # From the device and not from memory, which may show what the device never got: a process may die between a
         # sync that fails and the marker that says so, and the kernel tells nobody else (hazard 8).
-        segment.file.datasync()
-        segment.file.forget_cached()
-        segment.size_bytes = segment.file.size()
+        if segment.size_bytes:
+            segment.file.datasync()
+            segment.file.forget_cached()
+            segment.size_bytes = min(segment.size_bytes, segment.file.size())
         scan = SegmentScan(segment.file, segment.size_bytes, segment.base_offset)
         scan.has_holes = self.may_have_holes
         scan.end_offset = None if follower is None else follower.base_offset
