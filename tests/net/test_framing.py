@@ -40,11 +40,15 @@ class Collector(FrameProtocol):
 
     def feed(self, data: bytes) -> None:
         while data:
-            buffer = self.get_buffer(65536)
-            taken = min(len(buffer), len(data))
-            buffer[:taken] = data[:taken]
-            self.buffer_updated(taken)
-            data = data[taken:]
+            data = data[self.take(data) :]
+
+    def take(self, data: bytes) -> int:
+        """What the loop reads at a time; returns how much."""
+        buffer = self.get_buffer(65536)
+        taken = min(len(buffer), len(data))
+        buffer[:taken] = data[:taken]
+        self.buffer_updated(taken)
+        return taken
 
 
 class Resting(Collector):
@@ -65,11 +69,9 @@ class Resting(Collector):
         assert not self.wants_bytes
 
     def feed(self, data: bytes) -> None:
+        """And it goes on behind each slice."""
         while data:
-            buffer = self.get_buffer(65536)
-            taken = min(len(buffer), len(data))
-            buffer[:taken] = data[:taken]
-            self.buffer_updated(taken)
+            taken = self.take(data)
             if self.rests:
                 assert taken <= RECEIVE_BYTES
                 assert True not in self.rests[:-1]

@@ -286,7 +286,6 @@ class LogDirectory:
         folder = folder or names.folder_name(topic, partition)
         if not is_future:
             self.make_way(topic, partition, topic_id)
-        if not is_future:
             self._expected.pop(key, None)
         self._files.forget(
             key, lambda known: known in self.logs or known in self._expected or known in self.offline_logs
