@@ -152,7 +152,7 @@ def test_a_folder_of_another_cluster_or_node(tmp_path: Path) -> None:
     ("arguments", "expected"),
     [
         (("--listen", "nonsense"), "write --listen HOST:PORT"),
-        (("--listen", "127.0.0.1:99999"), "a listener is written NAME://host:port"),
+        (("--listen", "127.0.0.1:99999"), "the highest port is 65535"),
         (("--listen", "::1:9092"), "an IPv6 address stands in brackets"),
         (("--set", "num.partition=3"), "did you mean num.partitions?"),
         (("--set", "num.partitions=many"), "must be a whole number, at least 1, not 'many'"),

@@ -56,11 +56,11 @@ def test_a_folder_that_only_looks_like_a_partition_does_not_keep_a_directory_fro
     assert Node([disk]).directories.all[0].id
 
 
-@pytest.mark.parametrize("content", [b"", b"#\n", b"\n\n"])
-def test_an_empty_meta_properties_is_called_so(content: bytes) -> None:
+@pytest.mark.parametrize("content", [b"", b"#\n", b"\n\n", b"garbage!!\n"])
+def test_a_meta_properties_that_says_nothing_is_called_so(content: bytes) -> None:
     disk = FaultyDisk(root="/disk0")
     disk.replace("meta.properties", content)
-    with pytest.raises(WrongDirectory, match=r"/disk0/meta.properties is damaged: it is empty; restore it or format"):
+    with pytest.raises(WrongDirectory, match=r"/disk0/meta.properties is damaged: it has no line NAME=VALUE; restore"):
         Node([disk])
 
 

@@ -238,6 +238,22 @@ def test_hazard_8_a_sync_that_fails_outside_the_group_commit_takes_the_directory
     assert node.directories.create("u", 0, TOPIC_ID).place.disk.root == "/disk1"
 
 
+def test_who_waits_for_a_checkpoint_hears_of_a_failure_that_nobody_foresaw(monkeypatch: pytest.MonkeyPatch) -> None:
+    node = Node()
+    node.directories.create("t", 0, TOPIC_ID)
+    defect = RuntimeError("a defect")
+
+    def write(*arguments: object) -> None:
+        raise defect
+
+    monkeypatch.setattr("headrace.storage.checkpoint_files.write_offsets", write)
+    told: list[BaseException | None] = []
+    node.directories.when_start_is_durable("t", 0, told.append)
+    with pytest.raises(RuntimeError):
+        node.drain()
+    assert told == [defect]
+
+
 def test_hazard_8_a_sync_that_fails_in_a_thread_is_told_on_the_loop() -> None:
     node = Node(two_disks())
     offline: list[int] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.storage.disk import DiskFull
 from headrace.storage.log import Log
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.storage.batches import batch
@@ -174,6 +175,49 @@ def test_what_was_deleted_before_a_move_stays_so_when_the_new_directory_fails(po
     found = node.restart(power_lost=power_lost).directories.log("t", 0)
     assert found is not None
     assert found.log_start_offset == start_offset
+
+
+def test_a_move_back_that_is_given_up_leaves_known_where_the_old_folder_starts() -> None:
+    node = Node(two_disks())
+    start_offset = trimmed(node)
+    target = node.disks[1]
+    assert isinstance(target, FaultyDisk)
+    moved(node)
+    assert node.directories.move("t", 0, node.directories.all[0].id) is not None
+    node.directories.cancel_move("t", 0)
+    target.faults.fail_sync_at = target.syncs + 1
+    node.directories.checkpoint()
+    node.drain()
+    node.directories.checkpoint()
+    node.drain()
+    found = node.restart(power_lost=True).directories.log("t", 0)
+    assert found is not None
+    assert found.log_start_offset == start_offset
+
+
+def test_a_copy_that_can_not_take_over_is_given_up_and_leaves_nothing() -> None:
+    node = Node(two_disks())
+    log = with_history(node)
+    move = node.directories.move("t", 0, node.directories.all[1].id)
+    assert move is not None
+    while move.step(1000, node.now_ms):
+        pass
+    move.flush()
+    node.drain()
+    move.write_start(lambda error: None)
+    node.drain()
+    target = node.disks[1]
+    assert isinstance(target, FaultyDisk)
+    target.faults.errors_at_calls[target.calls + 1] = DiskFull
+    with pytest.raises(DiskFull):
+        node.directories.finish_move("t", 0)
+    assert node.directories.moving("t", 0) is move
+    node.directories.cancel_move("t", 0)
+    assert node.directories.log("t", 0) is log
+    node.now_ms += 1000
+    node.look_after()
+    node.drain()
+    assert not any(name.startswith("t-") for name in target.names())
 
 
 def test_where_a_moved_log_starts_is_known_when_its_old_folder_is_gone() -> None:

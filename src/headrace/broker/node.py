@@ -506,6 +506,7 @@ class Node:
         if self._directories is not None:
             if self._lifecycle is not None and self._lifecycle.epoch >= 0:
                 self._directories.close(self._lifecycle.epoch)
+                logger.info("the node has stopped")
             else:
                 self._directories.abandon()
         await self._observation.stop()

@@ -60,11 +60,13 @@ def parse_listener(text: str, setting: str) -> ListenerAddress:
     """Raises Refused with what is wrong with the text."""
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")
-    if not name or not separator or not colon or not port.isascii() or not port.isdigit() or int(port) > 0xFFFF:
+    if not name or not separator or not colon or not port.isascii() or not port.isdigit():
         raise Refused(
             Error.INVALID_CONFIG,
             f"{setting} has '{text}', and a listener is written NAME://host:port, as in PLAINTEXT://127.0.0.1:9092.",
         )
+    if len(port) > 5 or int(port) > 0xFFFF:
+        raise Refused(Error.INVALID_CONFIG, f"{setting} has '{text}', and the highest port is 65535.")
     is_in_brackets = host.startswith("[") and host.endswith("]")
     if is_in_brackets:
         host = host[1:-1]

@@ -128,7 +128,7 @@ class Moves:
             self._give_up(partition, move, failure)
 
     def _wrote_start(self, partition: Partition, move: Move, error: BaseException | None) -> None:
-        if isinstance(error, HeadraceError) and not self._is_over(partition, move):
+        if error is not None and not self._is_over(partition, move):
             self._give_up(partition, move, error)
         else:
             self._step(partition, move)
@@ -151,7 +151,7 @@ class Moves:
         self._replicas.release_flushes(partition)
         return True
 
-    def _give_up(self, partition: Partition, move: Move, error: HeadraceError) -> None:
+    def _give_up(self, partition: Partition, move: Move, error: BaseException) -> None:
         """The partition stays where it is, in service; its copy is removed."""
         logger.error("%s can't move to %s: %s", partition, move.target_directory.root, error)
         try:

@@ -317,8 +317,9 @@ class Directories:
     def finish_move(self, topic: str, partition: int) -> Log:
         """Puts the copy in its place, when it `is_complete`; returns it."""
         key = (topic, partition)
-        move = self._moves.pop(key)
+        move = self._moves[key]
         log = move.finish()
+        self._moves.pop(key, None)
         self._where[key] = move.target_directory
         self._leaving[key] = move
 

@@ -26,6 +26,7 @@ from typing import Final, TypeAlias
 
 from headrace.errors import HeadraceError
 from headrace.named_tuple import NamedTuple
+from headrace.storage.refusals import Refusals
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
@@ -129,6 +130,10 @@ class File(ABC):
     def forget_cached(self) -> None:
         """Drops clean pages from memory, so that the next read shows what the device holds (after a failed sync)."""
 
+    def walk(self, is_walked: bool) -> None:
+        """Tells the system that it is read from one end to the other from here on, or not any more: much at a time."""
+        return
+
     @abstractmethod
     def fileno(self) -> int | None:
         """The descriptor, for zero-copy sends by those who hold the file; None where there is none."""
@@ -197,7 +202,7 @@ class Lock(ABC):
 class Disk(ABC):
     """A folder of files. Everything above storage is handed one; the simulator hands in one that crashes."""
 
-    __slots__ = ("offline", "on_offline", "root", "sync_beats")
+    __slots__ = ("offline", "on_offline", "refusals", "root", "sync_beats")
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -208,6 +213,7 @@ class Disk(ABC):
         """Called once, by whoever's sync failed first, in that thread."""
         self.offline: SyncFailed | None = None
         """The first failed sync. From then on everything that makes a promise raises it again."""
+        self.refusals = Refusals()
 
     @abstractmethod
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:

@@ -67,7 +67,9 @@ class MetaProperties:
                 f"{path} is damaged: it is not text; restore it or format the directory anew"
             ) from None
         if not properties:
-            raise WrongDirectory(f"{path} is damaged: it is empty; restore it or format the directory anew")
+            raise WrongDirectory(
+                f"{path} is damaged: it has no line NAME=VALUE; restore it or format the directory anew"
+            )
         version = properties.get("version", "0")
         if version != str(_META_VERSION):
             raise WrongDirectory(

@@ -310,6 +310,12 @@ class LocalFile(File):
         if sys.platform == "linux":
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
+    def walk(self, is_walked: bool) -> None:
+        if sys.platform == "linux":
+            advice = os.POSIX_FADV_SEQUENTIAL if is_walked else os.POSIX_FADV_NORMAL
+            os.posix_fadvise(self._descriptor, 0, 0, advice)
+            self._is_random = False
+
     def fileno(self) -> int:
         return self._descriptor
 

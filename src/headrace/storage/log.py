@@ -302,7 +302,7 @@ class Log:
         try:
             segment.append(content, batches, self._config.index_interval_bytes)
         except DiskError as error:
-            raise self._write_failed(segment, error) from error
+            raise self._write_failed(segment, error, now_ms) from error
         epochs, producers = self.epochs, self.producers
         for batch in batches:
             if batch.partition_leader_epoch != epochs.latest and batch.partition_leader_epoch >= 0:
@@ -316,7 +316,7 @@ class Log:
         if segment.size_bytes >= self.unsynced.write_back_at:
             self.unsynced.write_back(segment)
 
-    def _write_failed(self, segment: Segment, error: DiskError) -> Refused:
+    def _write_failed(self, segment: Segment, error: DiskError, now_ms: int) -> Refused:
         """What is in the file of the failed write goes, and the log is as it was; if that can't be, it is offline."""
         try:
             segment.cut_back()
@@ -324,7 +324,7 @@ class Log:
             self.go_offline(second)
         if not isinstance(error, DiskFull | DiskReadOnly):
             self.go_offline(error)
-        logger.error("%s-%d refuses an append: %s", self.topic, self.partition, error)
+        self.place.disk.refusals.note(f"{self.topic}-{self.partition} refuses an append: {error}", now_ms)
         return Refused(Error.KAFKA_STORAGE_ERROR, str(error))
 
     def go_offline(self, error: HeadraceError) -> None:
@@ -365,7 +365,8 @@ class Log:
                 is_far = first_offset - end_offset > GAP_MAX or last_offset - end_offset > RELATIVE_OFFSET_MAX
                 return self.roll(now_ms, first_offset if is_far else end_offset)
             except DiskError as error:
-                logger.error("%s-%d can't begin a segment: %s", self.topic, self.partition, error)
+                problem = f"{self.topic}-{self.partition} can't begin a segment: {error}"
+                self.place.disk.refusals.note(problem, now_ms)
                 raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error
         return active
 

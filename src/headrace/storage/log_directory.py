@@ -124,7 +124,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self._resting: list[Callable[[], None]] = []
         """Who wants to hear that no worker has anything of this directory in hand."""
-        self._expected: dict[TopicPartition, int] = {}
+        self._expected: dict[Log, int] = {}
         """Where logs start that are not in use here, and may be after a crash: copies that are about to be taken in,
         and what has moved away and has its folder here still. Their files may not tell."""
         self.offline_logs: dict[TopicPartition, OfflineLog] = {}
@@ -199,9 +199,11 @@ class LogDirectory:
         if progress is not None:
             progress.found(len(folders))
         has_less = False
+        # What is verified is read from the device: one sync of all of it, where there is one, and not one of each file.
+        is_written = bool(folders) and not stop.is_clean and disk.sync_all()
         for key, folder in folders:
             closed = stop.closed(key)
-            saved = stop.saved(key, closed)
+            saved = stop.saved(key, closed)._replace(is_written=is_written)
             try:
                 if closed is None and not stop.knows(key) and is_unmade(disk, folder):
                     logger.warning("%s was not finished when it was made, and is removed", disk.full_path(folder))
@@ -286,10 +288,9 @@ class LogDirectory:
         folder = folder or names.folder_name(topic, partition)
         if not is_future:
             self.make_way(topic, partition, topic_id)
-            self._expected.pop(key, None)
-        self._files.forget(
-            key, lambda known: known in self.logs or known in self._expected or known in self.offline_logs
-        )
+            self._expected = {log: start for log, start in self._expected.items() if (log.topic, log.partition) != key}
+        expected = self._expected_starts()
+        self._files.forget(key, lambda known: known in self.logs or known in expected or known in self.offline_logs)
         self.disk.make_directory(folder)
         try:
             put_topic_id(self.disk, folder, topic_id)
@@ -348,14 +349,22 @@ class LogDirectory:
 
     def expect(self, log: Log, start_offset: int, done: Callable[[BaseException | None], None]) -> None:
         """A copy is to start there when it is taken in; `done` hears when that is written down."""
-        self._expected[log.topic, log.partition] = start_offset
+        self._expected[log] = start_offset
         self.checkpoint(done)
+
+    def _expected_starts(self) -> dict[TopicPartition, int]:
+        """By name. Of two with the same, one that leaves and one that comes back, where the later one starts."""
+        starts: dict[TopicPartition, int] = {}
+        for log, start_offset in self._expected.items():
+            key = (log.topic, log.partition)
+            starts[key] = max(start_offset, starts.get(key, 0))
+        return starts
 
     def adopt(self, log: Log) -> None:
         """Takes a copy that is complete in, under the name of its partition."""
         self.rename(log, names.folder_name(log.topic, log.partition))
         self.logs[log.topic, log.partition] = log
-        self._expected.pop((log.topic, log.partition), None)
+        self._expected.pop(log, None)
 
     def rename(self, log: Log, folder: str) -> None:
         """Gives the folder of a log another name."""
@@ -367,16 +376,16 @@ class LogDirectory:
     def let_go(self, log: Log) -> None:
         """A log has moved away, though its folder is still here: a start that finds no other takes it again."""
         del self.logs[log.topic, log.partition]
-        self._expected[log.topic, log.partition] = log.log_start_offset
+        self._expected[log] = log.log_start_offset
 
     def delete(self, log: Log) -> None:
         """Gives up a log. Its folder gets another name at once and is removed in time: readers finish."""
         key = (log.topic, log.partition)
         if self.logs.get(key) is log:
             del self.logs[key]
-        self._expected.pop(key, None)
         unique = self._ports.random_bytes(16).hex()
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
+        self._expected.pop(log, None)
         log.close()
         self.removals.doom(log.place.folder, self._ports.now_ms() + log.config.file_delete_delay_ms)
 
@@ -538,14 +547,13 @@ class LogDirectory:
                 self.go_offline(error)
             elif isinstance(error, HeadraceError):
                 logger.error("the checkpoints of %s can't be written: %s", self.root, error)
-            else:
-                self._rest()
-                raise error
             for told in waiting:
                 told(error)
             if self._waiting:
                 self.checkpoint(self._waiting.pop())
             self._rest()
+            if error is not None and not isinstance(error, HeadraceError):
+                raise error
 
         self._workers.run(job, written)
 
@@ -558,7 +566,7 @@ class LogDirectory:
         found = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
             # Also where the first segment says the same: those before it may be back after a loss of power.
-            LOG_STARTS: {key: start for key, start in self._expected.items() if start}
+            LOG_STARTS: {key: start for key, start in self._expected_starts().items() if start}
             | {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset},
             HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
             CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},

@@ -25,7 +25,7 @@ from headrace.storage.log_options import LogOptions
 from headrace.storage.place import Place
 from headrace.storage.producer_state import ProducerState
 from headrace.storage.replay import aborted_by, batches_between, producers_at, transaction_index
-from headrace.storage.scan import LogDamaged, SegmentScan
+from headrace.storage.scan import CHUNK_BYTES, LogDamaged, SegmentScan
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
 from headrace.storage.snapshots import Snapshots
@@ -57,6 +57,8 @@ class Saved(NamedTuple):
     """What the files were when it was last closed."""
     suspect_offset: int | None = None
     """A file is not as it was left: from here on the log is verified, although it was durable."""
+    is_written: bool = False
+    """What memory had of its files when it was opened was written to the device."""
 
 
 def open_log(
@@ -309,11 +311,16 @@ class _Recovery:
         segment.reset()
         # From the device and not from memory, which may show what the device never got: a process may die between a
         # sync that fails and the marker that says so, and the kernel tells nobody else (hazard 8).
+        file = segment.file
         if segment.size_bytes:
-            segment.file.datasync()
-            segment.file.forget_cached()
-            segment.size_bytes = min(segment.size_bytes, segment.file.size())
-        scan = SegmentScan(segment.file, segment.size_bytes, segment.base_offset)
+            if not self.saved.is_written:
+                file.datasync()
+            file.forget_cached()
+            segment.size_bytes = min(segment.size_bytes, file.size())
+        is_long = segment.size_bytes > CHUNK_BYTES
+        if is_long:
+            file.walk(True)
+        scan = SegmentScan(file, segment.size_bytes, segment.base_offset)
         scan.has_holes = self.may_have_holes
         scan.end_offset = None if follower is None else follower.base_offset
         interval = self.config.index_interval_bytes
@@ -326,6 +333,8 @@ class _Recovery:
                 completed = apply(batch)
                 if completed is not None and (aborted := aborted_by(completed)) is not None:
                     segment.add_aborted(aborted)
+        if is_long:
+            file.walk(False)
         return scan
 
     def _ends_here(self, scan: SegmentScan, segment: Segment, follower: Segment | None) -> bool:

@@ -104,7 +104,7 @@ class Reopening:
         assert self.key is None, "one log is opened at a time"
         self.key = key
         disk, now_ms = self._disk, self._now_ms()
-        saved = self._offline[key].saved._replace(is_clean=False)
+        saved = self._offline[key].saved._replace(is_clean=False, is_written=False)
         config = self._shared.config_of(key[0])
         handles = Handles(OPEN_FILES)
         place = Place(disk, names.folder_name(*key), handles, IndexCache(self._shared.indexes.budget_bytes))
