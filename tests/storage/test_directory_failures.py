@@ -11,7 +11,8 @@ import pytest
 from headrace.errors import Error, Refused
 from headrace.storage.disk import DiskError, SyncFailed
 from headrace.storage.last_stop import SYNC_FAILED
-from headrace.testing.disk import Faults, FaultyDisk
+from headrace.testing.disk import Crash, Faults, FaultyDisk
+from headrace.testing.disk_platter import Node as DiskNode
 from headrace.testing.disk_platter import Platter
 from tests.storage.logs import values_in
 from tests.storage.nodes import TOPIC_ID, Node, append, fill, flush, put, two_disks, with_history
@@ -215,6 +216,61 @@ def test_hazard_8_after_a_failed_sync_the_next_start_believes_the_device_and_not
     assert log.log_end_offset == 5
     assert flush(node, log) == [None]
     assert node.restart(power_lost=True).directories.log("t", 0).log_end_offset == 5  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("can_sync_all", [False, True])
+def test_hazard_8_a_topic_id_that_only_memory_has_is_written_anew(
+    can_sync_all: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sync fails, and the process dies before it could leave word of it."""
+    node = Node([FaultyDisk(faults=Faults(can_sync_all=can_sync_all))])
+    log = node.directories.create("t", 0, TOPIC_ID)
+    append(log, b"first")
+
+    def syncing(disk: FaultyDisk, path: str, nodes: list[DiskNode]) -> None:
+        if path.endswith("partition.metadata"):
+            for found in nodes:
+                found.fail_sync()
+            raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FaultyDisk, "syncing", syncing)
+        with pytest.raises(Crash):
+            flush(node, log)
+    node = node.restart()
+    log = node.directories.log("t", 0)  # type: ignore[assignment]
+    assert log.topic_id == TOPIC_ID
+    append(log, b"second")
+    assert flush(node, log) == [None]
+    values = values_in(log)
+    log = node.restart(power_lost=True).directories.log("t", 0)  # type: ignore[assignment]
+    assert (log.topic_id, values_in(log)) == (TOPIC_ID, values)
+
+
+def test_hazard_8_a_tail_whose_cut_never_reached_the_device_is_cut_again() -> None:
+    """Else it would be in the middle of the log once that has gone on in another segment."""
+    node = Node()
+    log = node.directories.create("t", 0, TOPIC_ID)
+    fill(log, 5)
+    assert flush(node, log) == [None]
+    disk = node.disks[0]
+    assert isinstance(disk, FaultyDisk)
+    file = disk.open("t-0/00000000000000000000.log")
+    file.write(file.size(), [b"\0" * 2000])
+    file.datasync()
+    file.close()
+    cutting = disk.restart()
+    cutting.faults.fail_sync_at = 2
+    with pytest.raises(SyncFailed, match=r"00000000000000000000\.log"):
+        Node([cutting])
+    node = Node([cutting.restart()])
+    log = node.directories.log("t", 0)  # type: ignore[assignment]
+    fill(log, 30)
+    assert len(log.segments) > 2
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    log = node.restart().directories.log("t", 0)  # type: ignore[assignment]
+    assert [offset for offset, _ in values_in(log)] == list(range(35))
 
 
 def test_hazard_8_a_sync_that_fails_outside_the_group_commit_takes_the_directory_offline_too() -> None:

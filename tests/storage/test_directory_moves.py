@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.config import LogConfig
 from headrace.storage.disk import DiskFull
 from headrace.storage.log import Log
+from headrace.storage.log_directory import LogDirectory
 from headrace.testing.disk import Crash, FaultyDisk
+from headrace.testing.disk_platter import Platter
 from tests.storage.batches import batch
 from tests.storage.logs import values_in
-from tests.storage.nodes import Node, append, fill, flush, two_disks, with_history
+from tests.storage.nodes import TOPIC_ID, Node, append, fill, flush, two_disks, with_history
 
 
 def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
@@ -302,3 +305,174 @@ def test_hazard_9_of_two_partitions_of_one_name_the_one_that_is_wanted_is_kept()
         assert (log.topic_id, log.log_end_offset) == (bytes([wanted] * 16), 3 + wanted)
         assert "t-0" not in disks[1 - wanted].names()
         assert any(name.endswith("-stray") for name in disks[1 - wanted].names())
+
+
+BIG = LogConfig(segment_bytes=100_000, index_interval_bytes=100, file_delete_delay_ms=10)
+OTHER_TOPIC_ID = bytes(range(16, 32))
+
+
+def platters(seed: int, count: int = 2) -> list[FaultyDisk]:
+    return [FaultyDisk(Platter(seed * count + number), root=f"/disk{number}") for number in range(count)]
+
+
+def copied(node: Node, target: LogDirectory) -> None:
+    """All but the last step of a move."""
+    move = node.directories.move("t", 0, target.id)
+    assert move is not None
+    while move.step(100_000, node.now_ms):
+        pass
+    move.flush()
+    node.drain()
+    if not move.is_start_durable:
+        move.write_start(lambda error: None)
+        node.drain()
+    assert move.is_complete
+
+
+def with_a_start_in_a_batch(node: Node) -> None:
+    log = node.directories.create("t", 0, TOPIC_ID, directory_id=node.directories.all[0].id)
+    append(log, *[b"x"] * 30)
+    log.set_high_watermark(30)
+    log.delete_before(20)
+    assert flush(node, log) == [None]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_folder_that_a_move_left_is_not_removed_in_part_under_its_old_name(seed: int) -> None:
+    node = Node(platters(seed))
+    log = node.directories.create("t", 0, TOPIC_ID, directory_id=node.directories.all[0].id)
+    values = fill(log, 40)
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    copied(node, node.directories.all[1])
+    node.directories.finish_move("t", 0)
+    node.drain()
+    node.now_ms += 60_000
+    node.look_after()
+    node.drain()
+    assert not any(name.startswith("t-") for name in node.disks[0].names())
+    found = node.restart(power_lost=True).directories.log("t", 0)
+    assert found is not None
+    assert values_in(found) == values
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_folder_that_was_deleted_is_not_removed_in_part_under_its_old_name_by_the_next_start(seed: int) -> None:
+    node = Node(platters(seed))
+    log = node.directories.create("t", 0, TOPIC_ID, directory_id=node.directories.all[0].id)
+    values = fill(log, 40)
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    copied(node, node.directories.all[1])
+    node.directories.finish_move("t", 0)
+    node.drain()
+    node = node.restart()
+    assert not any(name.startswith("t-") for name in node.disks[0].names())
+    found = node.restart(power_lost=True).directories.log("t", 0)
+    assert found is not None
+    assert values_in(found) == values
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_hazard_9_what_comes_back_without_its_topic_id_hides_nothing_of_a_new_topic(seed: int) -> None:
+    node = Node(platters(seed), config=BIG)
+    one, two = node.directories.all
+    log = node.directories.create("t", 0, TOPIC_ID, directory_id=one.id)
+    fill(log, 50)
+    log.set_high_watermark(10)
+    log.delete_before(4)
+    node.directories.when_start_is_durable("t", 0, lambda error: None)
+    node.drain()
+    node.directories.delete("t", 0)
+    log = node.directories.create("t", 0, OTHER_TOPIC_ID, directory_id=two.id)
+    values = fill(log, 30)
+    log.set_high_watermark(30)
+    assert flush(node, log) == [None]
+    for topic_ids in ({"t": OTHER_TOPIC_ID}, {}):
+        found = node.restart(power_lost=True, config=BIG, topic_ids=topic_ids).directories.log("t", 0)
+        assert found is not None
+        assert (found.topic_id, values_in(found)) == (OTHER_TOPIC_ID, values)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_hazard_7_the_producers_of_a_copy_are_durable_when_it_takes_over(seed: int) -> None:
+    node = Node(platters(seed), config=BIG)
+    flush(node, with_history(node))
+    node.checkpoint()
+    copied(node, node.directories.all[1])
+    node.directories.finish_move("t", 0)
+    node.drain()
+    node.disks[0].sync_all()  # nothing of it comes back
+    found = node.restart(power_lost=True, config=BIG).directories.log("t", 0)
+    assert found is not None
+    assert found.place.disk.root == "/disk1"
+    assert 8 in found.producers.producers, "whose records are all deleted"
+
+
+@pytest.mark.parametrize("how", ["its source fails", "it can't be removed"])
+def test_hazard_9_a_copy_that_is_given_up_hides_nothing_of_a_new_topic(how: str) -> None:
+    node = Node(platters(0, 3), config=BIG)
+    _, target, third = node.directories.all
+    with_a_start_in_a_batch(node)
+    copied(node, target)
+    source_disk, target_disk = node.disks[0], node.disks[1]
+    assert isinstance(source_disk, FaultyDisk)
+    assert isinstance(target_disk, FaultyDisk)
+    if how == "its source fails":
+        source_disk.faults.fail_sync_at = source_disk.syncs + 1
+        node.checkpoint()
+        assert node.directories.moving("t", 0) is None
+        assert not any("future" in name for name in target_disk.names())
+    else:
+        target_disk.faults.errors_at_calls[target_disk.calls + 1] = DiskFull
+        with pytest.raises(DiskFull):
+            node.directories.cancel_move("t", 0)
+    node.directories.delete("t", 0)
+    log = node.directories.create("t", 0, OTHER_TOPIC_ID, directory_id=third.id)
+    values = fill(log, 30)
+    assert flush(node, log) == [None]
+    copied(node, target)
+    node.directories.finish_move("t", 0)
+    node.drain()
+    node.checkpoint()
+    found = node.restart(config=BIG, topic_ids={"t": OTHER_TOPIC_ID}).directories.log("t", 0)
+    assert found is not None
+    assert (found.topic_id, values_in(found)) == (OTHER_TOPIC_ID, values)
+
+
+def test_a_copy_that_can_not_be_removed_does_not_keep_a_node_from_a_clean_stop() -> None:
+    node = Node(two_disks())
+    log = node.directories.create("t", 0, TOPIC_ID, directory_id=node.directories.all[0].id)
+    values = fill(log, 5)
+    copied(node, node.directories.all[1])
+    target = node.disks[1]
+    assert isinstance(target, FaultyDisk)
+    target.faults.errors_at_calls[target.calls + 1] = DiskFull
+    node.stop()
+    node = node.restart()
+    assert all(directory.clean_broker_epoch == 7 for directory in node.directories.all)
+    found = node.directories.log("t", 0)
+    assert found is not None
+    assert values_in(found) == values
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_could_not_leave_is_verified_after_a_clean_stop(seed: int) -> None:
+    disks = platters(seed)
+    for disk in disks:
+        disk.faults.can_sync_all = False
+    node = Node(disks, config=BIG)
+    log = node.directories.create("t", 0, TOPIC_ID, directory_id=node.directories.all[0].id)
+    durable = fill(log, 100)
+    assert flush(node, log) == [None]
+    node.checkpoint()
+    fill(log, 100)
+    copied(node, node.directories.all[1])
+    disks[1].faults.fail_sync_at = disks[1].syncs + 1
+    node.directories.finish_move("t", 0)
+    node.drain()
+    assert node.directories.all[1].offline is not None
+    node.stop()
+    found = node.restart(power_lost=True, config=BIG).directories.log("t", 0)
+    assert found is not None
+    assert values_in(found)[:100] == durable

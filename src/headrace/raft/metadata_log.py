@@ -216,8 +216,8 @@ def open_metadata_log(
         config,
         LogOptions(),
         flusher,
-        # Always as after a failed sync: the log is small, and what only memory shows must not be committed (hazard 8).
-        saved=Saved(log_start_offset=start_offset, high_watermark=committed, lost_sync=True),
+        # As after an unclean stop: the log is small, and what only memory shows must not be committed (hazard 8).
+        saved=Saved(log_start_offset=start_offset, high_watermark=committed),
         now_ms=now_ms,
         topic_id=METADATA_TOPIC_ID,
         advanced=advanced,

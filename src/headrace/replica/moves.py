@@ -83,9 +83,10 @@ class Moves:
         fetched.release()
         if self._is_over(partition, move):
             return
+        if error is not None:
+            self._give_up(partition, move, error)
+            return
         try:
-            if error is not None:
-                raise error
             move.append(content or b"", self._replicas.now_ms())
         except HeadraceError as failure:
             self._give_up(partition, move, failure)

@@ -120,7 +120,16 @@ class Directories:
         for key, move in list(self._moves.items()):
             if move.target_directory is directory or move.source_directory is directory:
                 del self._moves[key]
+                if move.target_directory is not directory:
+                    self._cancel(move)
         self.on_offline(directory)
+
+    def _cancel(self, move: Move) -> None:
+        """Gives up a copy, as far as its disk lets."""
+        try:
+            move.cancel()
+        except DiskError as error:
+            logger.error("%s stays: %s", move.copy.place.full_path(""), error)
 
     def _find_all(self, topic_id_of: Callable[[str], bytes | None]) -> None:
         """A crash at the very end of a move leaves a partition in two directories: the one with more is kept.
@@ -140,28 +149,35 @@ class Directories:
         log, other = directory.logs[key], self._where.get(key)
         if other is None:
             self._where[key] = directory
-        elif None is not other.logs[key].topic_id != log.topic_id is not None:
-            wanted = topic_id_of(log.topic)
-            if wanted == other.logs[key].topic_id:
-                directory.set_aside(log)
-                return
-            if wanted == log.topic_id:
-                other.set_aside(other.logs[key])
-                self._where[key] = directory
-                return
-            found = [found.disk.full_path(found.logs[key].place.folder) for found in (other, directory)]
-            error = WrongDirectory(
-                f"{found[0]} and {found[1]} are of different topics with one name; "
-                "move the one that is not wanted out of its log directory, then restart the node"
-            )
-            other.take_offline(other.logs[key], error)
-            directory.take_offline(log, error)
-            del self._where[key]
+        elif other.logs[key].topic_id != log.topic_id:
+            self._choose(key, other, directory, topic_id_of(log.topic))
         elif other.logs[key].log_end_offset >= log.log_end_offset:
             _keep(key, other, directory)
         else:
             _keep(key, directory, other)
             self._where[key] = directory
+
+    def _choose(self, key: TopicPartition, one: LogDirectory, two: LogDirectory, wanted: bytes | None) -> None:
+        """Of two logs with different ids. One without lost it with the power, before it was ever flushed."""
+        found = {directory.logs[key].topic_id: directory for directory in (one, two)}
+        kept = found.get(wanted) if wanted is not None else None
+        if kept is None and None in found:
+            kept = found[None]
+            if wanted is None:
+                kept = one if kept is two else two
+        if kept is not None:
+            left = one if kept is two else two
+            left.set_aside(left.logs[key])
+            self._where[key] = kept
+            return
+        folders = [directory.disk.full_path(directory.logs[key].place.folder) for directory in (one, two)]
+        error = WrongDirectory(
+            f"{folders[0]} and {folders[1]} are of different topics with one name; "
+            "move the one that is not wanted out of its log directory, then restart the node"
+        )
+        for directory in (one, two):
+            directory.take_offline(directory.logs[key], error)
+        del self._where[key]
 
     # --------------------------------------------------------------------------------------------------- what is there
 
@@ -381,7 +397,7 @@ class Directories:
     def close(self, broker_epoch: int) -> None:
         """A clean stop. Blocks."""
         for move in self._moves.values():
-            move.cancel()
+            self._cancel(move)
         self._moves.clear()
         for directory in self.all:
             directory.close(broker_epoch)

@@ -324,7 +324,7 @@ class Log:
             self.go_offline(second)
         if not isinstance(error, DiskFull | DiskReadOnly):
             self.go_offline(error)
-        self.place.disk.refusals.note(f"{self.topic}-{self.partition} refuses an append: {error}", now_ms)
+        self.place.disk.refusals.note(f"{self.topic}-{self.partition} refuses an append", error, now_ms)
         return Refused(Error.KAFKA_STORAGE_ERROR, str(error))
 
     def go_offline(self, error: HeadraceError) -> None:
@@ -365,8 +365,7 @@ class Log:
                 is_far = first_offset - end_offset > GAP_MAX or last_offset - end_offset > RELATIVE_OFFSET_MAX
                 return self.roll(now_ms, first_offset if is_far else end_offset)
             except DiskError as error:
-                problem = f"{self.topic}-{self.partition} can't begin a segment: {error}"
-                self.place.disk.refusals.note(problem, now_ms)
+                self.place.disk.refusals.note(f"{self.topic}-{self.partition} can't begin a segment", error, now_ms)
                 raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error
         return active
 

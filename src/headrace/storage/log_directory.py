@@ -247,6 +247,7 @@ class LogDirectory:
 
     def _folders(self) -> Iterator[tuple[TopicPartition, str]]:
         """Those of partitions. What was deleted is removed, and so is a copy that was on its way: it begins anew."""
+        are_names_durable = False
         for name in self.disk.names():
             found = names.parse_folder(name)
             if found is None or found.topic == names.METADATA_TOPIC:
@@ -256,10 +257,19 @@ class LogDirectory:
             elif found.fate is Fate.STRAY:
                 logger.warning("%s belongs to no topic of this node and is left alone", self.disk.full_path(name))
             else:
+                if not are_names_durable:  # as in `Removals`
+                    self.disk.sync_directory("")
+                    are_names_durable = True
                 remove_folder(self.disk, name)
 
     def _open(
-        self, key: TopicPartition, folder: str, saved: Saved, now_ms: int, advanced: Callable[[int], None] | None = None
+        self,
+        key: TopicPartition,
+        folder: str,
+        saved: Saved,
+        now_ms: int,
+        advanced: Callable[[int], None] | None = None,
+        topic_id: bytes | None = None,
     ) -> Log:
         shared = self._shared
         return open_in(
@@ -271,6 +281,7 @@ class LogDirectory:
             saved=saved,
             now_ms=now_ms,
             advanced=advanced,
+            topic_id=topic_id,
         )
 
     # -------------------------------------------------------------------------------------------- making and removing
@@ -294,7 +305,7 @@ class LogDirectory:
         self.disk.make_directory(folder)
         try:
             put_topic_id(self.disk, folder, topic_id)
-            log = self._open(key, folder, Saved(), self._ports.now_ms())
+            log = self._open(key, folder, Saved(), self._ports.now_ms(), topic_id=topic_id)
         except DiskError:
             remove_folder(self.disk, folder)
             raise
@@ -351,6 +362,10 @@ class LogDirectory:
         """A copy is to start there when it is taken in; `done` hears when that is written down."""
         self._expected[log] = start_offset
         self.checkpoint(done)
+
+    def expect_no_more(self, log: Log) -> None:
+        """A copy will not be taken in."""
+        self._expected.pop(log, None)
 
     def _expected_starts(self) -> dict[TopicPartition, int]:
         """By name. Of two with the same, one that leaves and one that comes back, where the later one starts."""
@@ -566,7 +581,7 @@ class LogDirectory:
         found = {
             RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
             # Also where the first segment says the same: those before it may be back after a loss of power.
-            LOG_STARTS: {key: start for key, start in self._expected_starts().items() if start}
+            LOG_STARTS: {key: start for key, start in self._expected_starts().items() if start and key not in logs}
             | {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset},
             HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
             CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},
@@ -634,6 +649,7 @@ class LogDirectory:
             log.checkpointed(log.log_end_offset, log.truncations)
         offline = self.offline_logs
         not_closed = offline.keys() | {key for key, log in self.logs.items() if log not in written}
+        not_closed |= self._expected_starts().keys()  # what has moved away, and could not leave
         if not_closed or self.disk.exists(NOT_CLOSED):
             lost = {key for key, found in offline.items() if found.saved.lost_sync}
             write_offsets(self.disk, NOT_CLOSED, {key: int(key in lost) for key in not_closed})

@@ -53,7 +53,6 @@ class Move:
         self.source = source
         self.source_directory = source_directory
         self.target_directory = target_directory
-        self._written_start_offset = 0
         self.is_durable = False
         """It has been flushed since it began, so that its folder and its files are there to stay."""
         folder = names.marked_folder_name(source.topic, source.partition, Fate.FUTURE, unique)
@@ -159,12 +158,14 @@ class Move:
 
     def cancel(self) -> None:
         """Gives up the copy."""
+        self.target_directory.expect_no_more(self.copy)
         self.target_directory.delete(self.copy)
 
     def _begin(self, now_ms: int) -> None:
         """From the batch on that holds the source's first offset, with what was known of producers before it."""
         source, copy = self.source, self.copy
         self.is_durable = False
+        self._written_start_offset = 0
         self._truncations = source.truncations
         self._clean_offset = source.clean_offset
         start_offset = self._first_offset()
@@ -172,7 +173,7 @@ class Move:
         logger.info("the new copy of %s-%d in %s begins at offset %d", copy.topic, copy.partition, root, start_offset)
         copy.truncate_fully(start_offset, now_ms)
         copy.producers = producers_at(source.segments, source.snapshots, start_offset)
-        copy.unsynced.wrote([copy.snapshots.write(copy.producers)])
+        copy.unsynced.wrote([copy.snapshots.write(copy.producers)], with_batches=True)
 
     def _first_offset(self) -> int:
         """Of the batch that holds the source's start, which may be in its middle."""

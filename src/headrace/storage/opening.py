@@ -12,7 +12,7 @@ from headrace.storage.flush import SyncsFiles
 from headrace.storage.identity import PARTITION_METADATA, encode_topic_id
 from headrace.storage.log import Log
 from headrace.storage.log_options import LogOptions
-from headrace.storage.partition_folder import mend_topic_id
+from headrace.storage.partition_folder import confirm_topic_id, mend_topic_id
 from headrace.storage.place import Place
 from headrace.storage.recovery import Saved, open_log
 
@@ -27,10 +27,18 @@ def open_in(
     saved: Saved,
     now_ms: int,
     advanced: Callable[[int], None] | None = None,
+    topic_id: bytes | None = None,
 ) -> Log:
-    """The log of a folder, whose topic id is mended where that is known. Raises HeadraceError."""
+    """The log of a folder, whose topic id is mended where that is known. Raises HeadraceError.
+
+    `topic_id` is that of a folder that was just made.
+    """
     disk, folder = place.disk, place.folder
-    topic_id, is_mended = mend_topic_id(disk, folder, None if saved.closed is None else saved.closed.topic_id)
+    is_mended = False
+    if topic_id is None:
+        topic_id, is_mended = mend_topic_id(disk, folder, None if saved.closed is None else saved.closed.topic_id)
+        if topic_id is not None and not (is_mended or saved.is_clean or saved.lost_sync):
+            confirm_topic_id(disk, folder, topic_id, is_written=saved.is_written)
     log = open_log(
         place, *key, config, options, flusher, saved=saved, now_ms=now_ms, topic_id=topic_id, advanced=advanced
     )

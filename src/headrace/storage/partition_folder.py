@@ -51,6 +51,24 @@ def mend_topic_id(disk: Disk, folder: str, known: bytes | None) -> tuple[bytes |
     return known, True
 
 
+def confirm_topic_id(disk: Disk, folder: str, topic_id: bytes, *, is_written: bool) -> None:
+    """After an unclean stop: that the device has the id too, which memory shows (hazard 8). Else it is written anew."""
+    path = f"{folder}/{PARTITION_METADATA}"
+    file = disk.open(path)
+    try:
+        if not is_written:
+            file.datasync()
+        file.forget_cached()
+    finally:
+        file.close()
+    try:
+        if read_topic_id(disk, folder) == topic_id:
+            return
+    except WrongDirectory:
+        pass
+    disk.replace(path, encode_topic_id(topic_id))
+
+
 def is_unmade(disk: Disk, folder: str) -> bool:
     """A crash or a full disk ended the making of a partition: it has no topic id, and no file with anything in it.
 

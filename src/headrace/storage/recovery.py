@@ -52,7 +52,7 @@ class Saved(NamedTuple):
     clean_offset: int = 0
     """Up to where it was compacted."""
     lost_sync: bool = False
-    """A sync failed: what is in memory may not be on the device, and must be read from there (hazard 8)."""
+    """A sync failed: what is in memory may not be on the device (hazard 8), and small files are written anew."""
     closed: ClosedLog | None = None
     """What the files were when it was last closed."""
     suspect_offset: int | None = None
@@ -316,7 +316,7 @@ class _Recovery:
             if not self.saved.is_written:
                 file.datasync()
             file.forget_cached()
-            segment.size_bytes = min(segment.size_bytes, file.size())
+            segment.size_bytes = file.size()
         is_long = segment.size_bytes > CHUNK_BYTES
         if is_long:
             file.walk(True)

@@ -17,20 +17,24 @@ SILENT_MS: Final = 60_000
 class Refusals:
     """Those of one disk."""
 
-    __slots__ = ("_silent_until_ms", "_untold")
+    __slots__ = ("_kind", "_silent_until_ms", "_untold")
 
     def __init__(self) -> None:
+        self._kind: type[BaseException] | None = None
         self._silent_until_ms = 0
         self._untold = 0
 
-    def note(self, problem: str, now_ms: int) -> None:
-        """`problem` is a whole sentence."""
-        if self._silent_until_ms - SILENT_MS <= now_ms < self._silent_until_ms:
+    def note(self, problem: str, error: BaseException, now_ms: int) -> None:
+        """`problem` says what can't be done, and the error why."""
+        is_same = type(error) is self._kind
+        if is_same and self._silent_until_ms - SILENT_MS <= now_ms < self._silent_until_ms:
             self._untold += 1
             return
         if self._untold:
-            logger.error("%s (and %d more were refused on this disk since this was last said)", problem, self._untold)
+            more = "and %d more were refused on this disk since this was last said"
+            logger.error(f"%s: %s ({more})", problem, error, self._untold)
         else:
-            logger.error("%s", problem)
+            logger.error("%s: %s", problem, error)
+        self._kind = type(error)
         self._silent_until_ms = now_ms + SILENT_MS
         self._untold = 0

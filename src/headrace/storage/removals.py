@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Removals:
-    __slots__ = ("_disk", "_doomed", "_ended", "_is_stopped", "_running", "_workers", "on_doomed")
+    __slots__ = ("_disk", "_doomed", "_ended", "_is_stopped", "_renamed", "_running", "_workers", "on_doomed")
 
     def __init__(self, disk: Disk, workers: Workers, ended: Callable[[], None]) -> None:
         """`ended` is called on the loop after each job."""
@@ -28,6 +28,8 @@ class Removals:
         self._ended = ended
         self._doomed: list[tuple[int, str]] = []
         """Folders of deleted partitions, and when they go: the next one first."""
+        self._renamed: set[str] = set()
+        """Those of them whose new names may not be durable."""
         self.on_doomed: Callable[[int], None] = lambda due_ms: None
         """Called when a folder is to go, with the time at which it may."""
         self._running = 0
@@ -44,6 +46,7 @@ class Removals:
 
     def doom(self, folder: str, due_ms: int) -> None:
         insort(self._doomed, (due_ms, folder))
+        self._renamed.add(folder)
         self.on_doomed(due_ms)
 
     def remove_files(self, paths: list[str], done: Callable[[], None] | None = None) -> None:
@@ -52,12 +55,20 @@ class Removals:
     def remove_due(self, now_ms: int) -> Iterator[None]:
         """One folder at a time."""
         while self._doomed and self._doomed[0][0] <= now_ms:
-            self._run(partial(remove_folder, self._disk, self._doomed.pop(0)[1], self._goes_on))
+            self._run(partial(self._remove_folder, self._doomed.pop(0)[1]))
             yield
 
     def stop(self) -> None:
         """What is not removed by now goes at the next start."""
         self._is_stopped = True
+
+    def _remove_folder(self, folder: str) -> None:
+        """By a worker. Not before its name is durable: a loss of power would leave a part of it under the old one."""
+        if folder in self._renamed:
+            renamed = list(self._renamed)
+            self._disk.sync_directory("")
+            self._renamed.difference_update(renamed)
+        remove_folder(self._disk, folder, self._goes_on)
 
     def _goes_on(self) -> bool:
         """Asked by workers."""
