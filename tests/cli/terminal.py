@@ -59,13 +59,15 @@ class Terminal:
         )
         os.close(theirs)
         self._ours = ours
+        self._poll = select.poll()  # select() itself has no room for descriptors above 1023
+        self._poll.register(ours, select.POLLIN)
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self.shown = ""
 
     def until(self, text: str) -> str:
         """Reads until it shows a text, or ends."""
         while text not in self.shown:
-            ready, _, _ = select.select([self._ours], [], [], TIMEOUT_S)
+            ready = self._poll.poll(TIMEOUT_S * 1000)
             assert ready, f"it never showed {text!r}: {self.shown!r}"
             try:
                 read = os.read(self._ours, 1 << 16)
