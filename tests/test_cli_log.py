@@ -285,7 +285,7 @@ def test_records_that_can_not_be_read_are_told_in_their_place(capsys: Capture, d
         ("notes.txt", "notes.txt is no file of a log by its name: they end in .log, .index,"),
         ("bad.snapshot", "bad.snapshot is damaged: its version is 25714, and only 1 is known"),
         ("quorum-state", "quorum-state is damaged: it is no JSON object."),
-        ("meta.properties", "meta.properties has no cluster.id; restore it or format"),
+        ("meta.properties", "meta.properties has no cluster.id; restore it, or choose"),
     ],
 )
 def test_what_can_not_be_dumped_is_told_in_a_sentence(capsys: Capture, tmp_path: Path, name: str, error: str) -> None:

@@ -88,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "--data", metavar="DIR", help="where the data is kept, and made on the first start (default: ./headrace-data)"
+        "--data",
+        metavar="DIR[,DIR]",
+        help="where the data is kept, and made on the first start (default: ./headrace-data); several disks: a,b",
     )
     parser.add_argument(
         "--listen", metavar="HOST:PORT", help="where clients connect (default: 127.0.0.1:9092); port 0 is any free port"

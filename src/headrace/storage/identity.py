@@ -63,26 +63,29 @@ class MetaProperties:
         except FileVanished:
             return None
         except UnicodeDecodeError:
-            raise WrongDirectory(
-                f"{path} is damaged: it is not text; restore it or format the directory anew"
-            ) from None
+            raise WrongDirectory(f"{path} is damaged: it is not text; restore it, or choose another folder") from None
         if not properties:
-            raise WrongDirectory(
-                f"{path} is damaged: it has no line NAME=VALUE; restore it or format the directory anew"
-            )
+            raise WrongDirectory(f"{path} is damaged: it has no line NAME=VALUE; restore it, or choose another folder")
         version = properties.get("version", "0")
         if version != str(_META_VERSION):
             raise WrongDirectory(
                 f"{path} has version {version[:20]}, and only version {_META_VERSION} can be read; "
-                "a directory of a Kafka with ZooKeeper must be migrated by Kafka first"
+                + (
+                    "a directory of a Kafka with ZooKeeper must be migrated by Kafka first"
+                    if version == "0"
+                    else "restore it, or choose another folder"
+                )
             )
         try:
             directory_id = parse_id(properties["directory.id"]) if "directory.id" in properties else None
-            return cls(properties["cluster.id"], int(properties["node.id"]), directory_id)
+            cluster_id, node_id = properties["cluster.id"], properties["node.id"]
+            if not re.fullmatch(r"\d{1,10}", node_id, re.ASCII):
+                raise ValueError(f"{node_id[:20]!r} is no node.id: it takes a number")
+            return cls(cluster_id, int(node_id), directory_id)
         except KeyError as error:
-            raise WrongDirectory(f"{path} has no {error.args[0]}; restore it or format the directory anew") from None
+            raise WrongDirectory(f"{path} has no {error.args[0]}; restore it, or choose another folder") from None
         except ValueError as error:
-            raise WrongDirectory(f"{path} is damaged: {error}; restore it or format the directory anew") from None
+            raise WrongDirectory(f"{path} is damaged: {error}; restore it, or choose another folder") from None
 
     def write(self, disk: Disk) -> None:
         """Blocks for two syncs."""

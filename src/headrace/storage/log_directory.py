@@ -561,7 +561,8 @@ class LogDirectory:
             elif isinstance(error, SyncFailed):
                 self.go_offline(error)
             elif isinstance(error, HeadraceError):
-                logger.error("the checkpoints of %s can't be written: %s", self.root, error)
+                problem = f"the checkpoints of {self.root} can't be written"
+                self.disk.refusals.note(problem, error, self._ports.now_ms())
             for told in waiting:
                 told(error)
             if self._waiting:

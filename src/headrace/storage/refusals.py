@@ -1,4 +1,4 @@
-"""Appends that a disk has no room for: the first is told of at once, and those after it by their number.
+"""What a disk has no room for, appends above all: the first is told of at once, and those after it by their number.
 
 Clients try again, thousands of times a minute, and a log of those would fill a disk by itself.
 """
