@@ -65,12 +65,12 @@ FILES_MAX: Final = 13
 MESSAGES_MAX: Final = 64
 """That may be under way: as much as a thread reads at a time, and as a pipe takes without a wait."""
 
+_FIRST_US: Final = 4800
+_BETWEEN_US: Final = 280
 _NAP_US: Final = 100
-_NAPS_MIN: Final = 30
-_NAPS_BETWEEN: Final = 2
 _NAPS_MAX: Final = 20
-# Of who writes back, before it begins, between two steps, and while a sync is under way. One takes 0.16 ms, with the
-# kernel's own slack.
+# Who writes back waits before it begins, between two steps, and, in naps, while a sync is under way. To each the kernel
+# adds some 0.06 ms of its own.
 
 _SYNC: Final = Struct(f"=3i{FILES_MAX}i")  # files, from how many on at once, the file system, descriptors
 _TOLD: Final = Struct("=6q")  # messages, files, whether at once, the error, its descriptor, nanoseconds
@@ -247,11 +247,11 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
     keeps_up: cython.bint
     is_gentle: cython.bint
     naps: cython.int
-    naps_min: cython.int
+    rest_us: cython.int
     naps_max: cython.int
     step: cython.longlong
-    at_first: cython.int = _NAPS_MIN
-    between: cython.int = _NAPS_BETWEEN
+    first_us: cython.int = _FIRST_US
+    between_us: cython.int = _BETWEEN_US
     while_syncing: cython.int = _NAPS_MAX
     nap_us: cython.int = _NAP_US
     step_bytes: cython.longlong = WRITE_BACK_STEP_BYTES
@@ -266,15 +266,17 @@ def serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
             keeps_up = end == 3 and ranges[0] >= 0
             is_gentle = keeps_up and beats[0] != beat
             beat = beats[0]
-            naps_min = at_first if keeps_up else 0
+            rest_us = first_us if keeps_up else 0
             naps_max = while_syncing if is_gentle else 0
             at = 0
             while at < end:
+                if rest_us:
+                    usleep(rest_us)
                 naps = 0
-                while naps < naps_min or (naps < naps_max and beats[0] & 1):
+                while naps < naps_max and beats[0] & 1:
                     usleep(nap_us)
                     naps += 1
-                naps_min = between if is_gentle else 0
+                rest_us = between_us if is_gentle else 0
                 if ranges[at] < 0:
                     end = 0
                     break
@@ -297,17 +299,18 @@ def _serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
         keeps_up = len(ranges) == 1 and ranges[0][0] >= 0
         is_gentle = keeps_up and sync_beats[0] != beat
         beat = sync_beats[0]
-        naps_min, naps_max = _NAPS_MIN if keeps_up else 0, _NAPS_MAX if is_gentle else 0
+        rest_us, naps_max = _FIRST_US if keeps_up else 0, _NAPS_MAX if is_gentle else 0
         for descriptor, position, size in ranges:
             if descriptor < 0:
                 return
             step = WRITE_BACK_STEP_BYTES if is_gentle else max(size, 1)
             for start in range(position, position + size, step):
+                time.sleep(rest_us / 1e6)
                 naps = 0
-                while naps < naps_min or (naps < naps_max and sync_beats[0] & 1):
+                while naps < naps_max and sync_beats[0] & 1:
                     time.sleep(_NAP_US / 1e6)
                     naps += 1
-                naps_min = _NAPS_BETWEEN if is_gentle else 0
+                rest_us = _BETWEEN_US if is_gentle else 0
                 write_back(descriptor, start, min(step, position + size - start))
 
 
