@@ -14,6 +14,9 @@ from tests.storage.batches import batch
 from tests.storage.logs import values_in
 from tests.storage.nodes import TOPIC_ID, Node, append, fill, flush, two_disks, with_history
 
+BIG = LogConfig(segment_bytes=100_000, index_interval_bytes=100, file_delete_delay_ms=10)
+OTHER_TOPIC_ID = bytes(range(16, 32))
+
 
 def moved(node: Node) -> tuple[Log, list[tuple[int, bytes | None]]]:
     """Moves t-0 while it is written to; returns the log in its new place, and what it must hold."""
@@ -163,12 +166,18 @@ def test_of_two_copies_what_was_deleted_from_one_stays_so_after_the_next_crash(p
 
 
 @pytest.mark.parametrize("power_lost", [False, True])
-def test_what_was_deleted_before_a_move_stays_so_when_the_new_directory_fails(power_lost: bool) -> None:
+@pytest.mark.parametrize("turns_back", [False, True], ids=["", "after a move back that was given up"])
+def test_what_was_deleted_before_a_move_stays_so_when_the_new_directory_fails(
+    power_lost: bool, turns_back: bool
+) -> None:
     node = Node(two_disks())
     start_offset = trimmed(node)
     target = node.disks[1]
     assert isinstance(target, FaultyDisk)
     moved(node)
+    if turns_back:  # while the old folder is still leaving
+        assert node.directories.move("t", 0, node.directories.all[0].id) is not None
+        node.directories.cancel_move("t", 0)
     target.faults.fail_sync_at = target.syncs + 1
     node.directories.checkpoint()  # of the old directory, and the other fails before it wrote down anything
     node.drain()
@@ -176,24 +185,6 @@ def test_what_was_deleted_before_a_move_stays_so_when_the_new_directory_fails(po
     node.directories.checkpoint()
     node.drain()
     found = node.restart(power_lost=power_lost).directories.log("t", 0)
-    assert found is not None
-    assert found.log_start_offset == start_offset
-
-
-def test_a_move_back_that_is_given_up_leaves_known_where_the_old_folder_starts() -> None:
-    node = Node(two_disks())
-    start_offset = trimmed(node)
-    target = node.disks[1]
-    assert isinstance(target, FaultyDisk)
-    moved(node)
-    assert node.directories.move("t", 0, node.directories.all[0].id) is not None
-    node.directories.cancel_move("t", 0)
-    target.faults.fail_sync_at = target.syncs + 1
-    node.directories.checkpoint()
-    node.drain()
-    node.directories.checkpoint()
-    node.drain()
-    found = node.restart(power_lost=True).directories.log("t", 0)
     assert found is not None
     assert found.log_start_offset == start_offset
 
@@ -245,15 +236,14 @@ def test_hazard_9_where_a_copy_would_have_started_is_forgotten_with_it() -> None
         pass
     move.write_start(lambda error: None)
     node.drain()
-    topic_id = bytes(range(16, 32))
     node.directories.delete("t", 0)
-    log = node.directories.create("t", 0, topic_id, directory_id=target.id)
+    log = node.directories.create("t", 0, OTHER_TOPIC_ID, directory_id=target.id)
     append(log, b"of the new one")
     assert flush(node, log) == [None]
     node.disks[0].sync_all()  # the old one is gone for good
     found = node.restart(power_lost=True).directories.log("t", 0)
     assert found is not None
-    assert (found.topic_id, found.log_start_offset, found.log_end_offset) == (topic_id, 0, 1)
+    assert (found.topic_id, found.log_start_offset, found.log_end_offset) == (OTHER_TOPIC_ID, 0, 1)
 
 
 def test_what_was_deleted_stays_so_when_a_loss_of_power_brings_its_segments_back() -> None:
@@ -307,10 +297,6 @@ def test_hazard_9_of_two_partitions_of_one_name_the_one_that_is_wanted_is_kept()
         assert any(name.endswith("-stray") for name in disks[1 - wanted].names())
 
 
-BIG = LogConfig(segment_bytes=100_000, index_interval_bytes=100, file_delete_delay_ms=10)
-OTHER_TOPIC_ID = bytes(range(16, 32))
-
-
 def platters(seed: int, count: int = 2) -> list[FaultyDisk]:
     return [FaultyDisk(Platter(seed * count + number), root=f"/disk{number}") for number in range(count)]
 
@@ -338,7 +324,8 @@ def with_a_start_in_a_batch(node: Node) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_the_folder_that_a_move_left_is_not_removed_in_part_under_its_old_name(seed: int) -> None:
+@pytest.mark.parametrize("by", ["the node", "the next start"])
+def test_the_folder_that_a_move_left_is_not_removed_in_part_under_its_old_name(by: str, seed: int) -> None:
     node = Node(platters(seed))
     log = node.directories.create("t", 0, TOPIC_ID, directory_id=node.directories.all[0].id)
     values = fill(log, 40)
@@ -347,26 +334,12 @@ def test_the_folder_that_a_move_left_is_not_removed_in_part_under_its_old_name(s
     copied(node, node.directories.all[1])
     node.directories.finish_move("t", 0)
     node.drain()
-    node.now_ms += 60_000
-    node.look_after()
-    node.drain()
-    assert not any(name.startswith("t-") for name in node.disks[0].names())
-    found = node.restart(power_lost=True).directories.log("t", 0)
-    assert found is not None
-    assert values_in(found) == values
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_folder_that_was_deleted_is_not_removed_in_part_under_its_old_name_by_the_next_start(seed: int) -> None:
-    node = Node(platters(seed))
-    log = node.directories.create("t", 0, TOPIC_ID, directory_id=node.directories.all[0].id)
-    values = fill(log, 40)
-    assert flush(node, log) == [None]
-    node.checkpoint()
-    copied(node, node.directories.all[1])
-    node.directories.finish_move("t", 0)
-    node.drain()
-    node = node.restart()
+    if by == "the node":
+        node.now_ms += 60_000
+        node.look_after()
+        node.drain()
+    else:
+        node = node.restart()
     assert not any(name.startswith("t-") for name in node.disks[0].names())
     found = node.restart(power_lost=True).directories.log("t", 0)
     assert found is not None
