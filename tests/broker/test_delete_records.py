@@ -10,6 +10,7 @@ from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
+from headrace.storage.disk import RESERVE_FILE
 from headrace.storage.log_directory import LogDirectory
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
@@ -145,6 +146,7 @@ def test_on_a_full_disk_records_make_room_for_the_word_that_they_are_gone() -> N
                 named = kind.TopicProduceData(name="t", partition_data=[data])
                 await ask(peer, kind(acks=-1, timeout_ms=5000, topic_data=[named]), 12)
             await produce(peer, "u", 2)
+            disk.remove(RESERVE_FILE)
             used_bytes = disk.faults.capacity_bytes = disk.platter.used_bytes()
             assert await delete(peer, "u", (0, 1)) == [(1, Error.KAFKA_STORAGE_ERROR)], "which makes no room"
             assert await delete(peer, "t", (0, 2)) == [(2, Error.NONE)]
@@ -153,5 +155,23 @@ def test_on_a_full_disk_records_make_room_for_the_word_that_they_are_gone() -> N
             await produce(peer, "u", 1)
         async with running(disk.restart()) as node, connected(node) as peer:
             assert await start_of(peer, "t") == 2
+
+    run(check())
+
+
+def test_on_a_full_disk_a_topic_that_is_emptied_makes_room_at_once() -> None:
+    """Also where all of it is in the segment that is being written."""
+
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            await create(peer, "t")
+            await produce(peer, "t", 200)
+            used_bytes = disk.faults.capacity_bytes = disk.platter.used_bytes()
+            assert await delete(peer, "t", (0, -1)) == [(200, Error.NONE)]
+            assert disk.platter.used_bytes() < used_bytes - 10_000
+            await produce(peer, "t", 1)
+        async with running(disk.restart()) as node, connected(node) as peer:
+            assert await start_of(peer, "t") == 200
 
     run(check())

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from headrace.broker.node import Node
 from headrace.config import NodeConfig
 from headrace.errors import Error, HeadraceError
+from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
 from headrace.testing.disk import Faults, FaultyDisk
@@ -45,6 +46,47 @@ def test_hazard_15_a_full_disk_refuses_and_serves_reads_and_recovers_without_a_r
             for offset, acks in ((1, -1), (2, 1)):
                 answer = await put(b"again", acks)
                 assert (answer.error_code, answer.base_offset) == (Error.NONE, offset)
+            assert not node.failed.done()
+
+    run(check())
+
+
+async def delete(peer: Peer, name: str) -> Error:
+    wanted = m.DeleteTopicsRequest(topics=[m.DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=10_000)
+    return Error.of((await ask(peer, wanted, 6)).responses[0].error_code)
+
+
+def test_hazard_15_a_disk_that_is_full_to_the_last_byte_has_a_way_out() -> None:
+    """What was kept back takes the records of metadata: topics are changed and deleted, and a start is served."""
+
+    async def check() -> None:
+        disk = FaultyDisk()
+        async with running(disk) as node, connected(node) as peer:
+            topic_ids = {name: await create(peer, name) for name in ("orders", "payments", "old")}
+
+            async def put(name: str, size_bytes: int) -> Error:
+                request = produce_request(name, topic_ids[name], records(bytes(size_bytes)))
+                return Error.of(produced(await ask(peer, request, 9)).error_code)
+
+            for name in topic_ids:
+                assert await put(name, 10_000) is Error.NONE
+            disk.faults.capacity_bytes = disk.platter.used_bytes()
+            assert await put("orders", 100) is Error.KAFKA_STORAGE_ERROR
+            assert await delete(peer, "old") is Error.NONE
+            # There was no room for that, so no record takes what was made by it before enough is free.
+            assert disk.is_tight
+            while disk.free() < 10_000:
+                await asyncio.sleep(0.01)
+            assert await put("orders", 1) is Error.NONE
+            full_bytes = disk.faults.capacity_bytes = disk.platter.used_bytes()
+        disk = disk.restart(faults=Faults(capacity_bytes=full_bytes))
+        async with running(disk) as node, connected(node) as peer:
+            assert await put("orders", 1) is Error.KAFKA_STORAGE_ERROR
+            read = fetched(await ask(peer, fetch_request("orders", topic_ids["orders"], [fetch_partition(0)]), 12))
+            assert (read.error_code, read.high_watermark) == (Error.NONE, 2)
+            assert await delete(peer, "payments") is Error.NONE
+            while await put("orders", 1) is Error.KAFKA_STORAGE_ERROR:
+                await asyncio.sleep(0.01)
             assert not node.failed.done()
 
     run(check())

@@ -362,7 +362,11 @@ def test_hazard_9_what_comes_back_without_its_topic_id_hides_nothing_of_a_new_to
     log.set_high_watermark(30)
     assert flush(node, log) == [None]
     for topic_ids in ({"t": OTHER_TOPIC_ID}, {}):
-        found = node.restart(power_lost=True, config=BIG, topic_ids=topic_ids).directories.log("t", 0)
+        node = node.restart(power_lost=True, config=BIG, topic_ids=topic_ids)
+        found = node.directories.log("t", 0)
+        if not topic_ids and found is None:  # the old one came back with its id, and nobody knows which is wanted
+            assert "different topics" in str(node.directories.why_offline("t", 0))
+            return
         assert found is not None
         assert (found.topic_id, values_in(found)) == (OTHER_TOPIC_ID, values)
 

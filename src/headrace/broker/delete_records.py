@@ -20,6 +20,7 @@ from headrace.replica.manager import Replicas
 from headrace.storage.disk import DiskFull
 from headrace.storage.log import Log
 from headrace.storage.log_directory import LogDirectory
+from headrace.storage.reserve import is_scarce
 
 _NO_OFFSET: Final = -1
 _HIGH_WATERMARK: Final = -1
@@ -102,14 +103,14 @@ class DeleteRecords:
 
 
 async def _written(directory: LogDirectory, logs: list[Log]) -> BaseException | None:
-    """On a full disk, which may be why records are deleted, the room of these is needed to write down that they are."""
+    """On a full disk, which may be why records are deleted, their room is needed at once: to write this down, too."""
     error = await _checkpoint(directory)
-    if not isinstance(error, DiskFull):
+    if not isinstance(error, DiskFull) and not is_scarce(directory.disk):
         return error
     there = asyncio.get_running_loop().create_future()
     directory.make_room(logs, partial(there.set_result, None))
     await there
-    return await _checkpoint(directory)
+    return error if error is None else await _checkpoint(directory)
 
 
 async def _checkpoint(directory: LogDirectory) -> BaseException | None:

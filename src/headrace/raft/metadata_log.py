@@ -214,7 +214,7 @@ def open_metadata_log(
         METADATA_TOPIC,
         METADATA_PARTITION,
         config,
-        LogOptions(),
+        LogOptions(takes_reserve=True),
         flusher,
         # As after an unclean stop: the log is small, and what only memory shows must not be committed (hazard 8).
         saved=Saved(log_start_offset=start_offset, high_watermark=committed),

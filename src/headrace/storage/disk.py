@@ -18,19 +18,28 @@ Paths are relative to the root of the disk, with "/" between their parts; "" is 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from headrace.errors import HeadraceError
 from headrace.named_tuple import NamedTuple
 from headrace.storage.refusals import Refusals
 
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 LOCK_FILE: Final = ".lock"
+RESERVE_FILE: Final = ".reserve"
+RESERVE_BYTES: Final = 4 << 20
+RESERVE_SHARE: Final = 64
+"""Of a small disk one part in so many is kept back."""
 WRITE_BEHIND_BYTES: Final = 1 << 20
 """The write-back of as much is started at once, so that a sync finds little that is dirty."""
 AHEAD_BYTES: Final = 1 << 20
@@ -202,7 +211,7 @@ class Lock(ABC):
 class Disk(ABC):
     """A folder of files. Everything above storage is handed one; the simulator hands in one that crashes."""
 
-    __slots__ = ("offline", "on_offline", "refusals", "root", "sync_beats")
+    __slots__ = ("has_reserve", "is_tight", "offline", "on_offline", "refusals", "root", "sync_beats")
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -214,6 +223,10 @@ class Disk(ABC):
         self.offline: SyncFailed | None = None
         """The first failed sync. From then on everything that makes a promise raises it again."""
         self.refusals = Refusals()
+        self.has_reserve = False
+        """There is room that only what leads out of a full disk may take; `reserve` keeps it."""
+        self.is_tight = False
+        """Some of that room is in use, or can't be had: no records are taken, and no logs made, until there is more."""
 
     @abstractmethod
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:
@@ -226,9 +239,12 @@ class Disk(ABC):
     def replace(self, path: str, content: Bytes) -> None:
         """Puts a small file in place so that after any crash it holds the old content or the new one, and syncs it.
 
-        Two syncs: leave the loop for it.
+        Two syncs: leave the loop for it. On a full disk it takes the reserve.
         """
         self.promise()
+        self.with_reserve(lambda: self._replace(path, content))
+
+    def _replace(self, path: str, content: Bytes) -> None:
         file = self.open(path + TEMPORARY_SUFFIX, create=True)
         try:
             file.truncate(0)
@@ -294,6 +310,51 @@ class Disk(ABC):
 
     @abstractmethod
     def total_bytes(self) -> int: ...
+
+    def reserve_bytes(self) -> int:
+        """How much is kept back."""
+        return min(RESERVE_BYTES, self.total_bytes() // RESERVE_SHARE)
+
+    def with_reserve(self, write: Callable[[], Result]) -> Result:
+        """Does what leads out of a full disk, in the reserve where there is no other room."""
+        had_reserve = self.has_reserve  # before: another thread may spend it meanwhile, and there is room then
+        try:
+            return write()
+        except DiskFull:
+            if not had_reserve:
+                raise
+            with self.spent_reserve():
+                return write()
+
+    @contextmanager
+    def spent_reserve(self) -> Iterator[None]:
+        """Whatever leads out of a full disk has the room that was kept for it; what that leaves is kept again.
+
+        No records are taken from here on.
+        """
+        if not self.is_tight:
+            logger.error("%s is full, and takes no records until there is room: to delete topics makes some", self.root)
+        self.has_reserve, self.is_tight = False, True
+        with suppress(DiskError):  # then there is no room
+            self.remove(RESERVE_FILE)
+        try:
+            yield
+        finally:
+            with suppress(DiskError):
+                whole_bytes = self.reserve_bytes()
+                little_bytes = whole_bytes // 16  # stays free, for directories and the like
+                left_bytes = min(whole_bytes, self.free_bytes() - little_bytes)
+                if left_bytes >= little_bytes:
+                    self.keep_reserve(left_bytes)
+
+    def keep_reserve(self, size_bytes: int) -> None:
+        """Makes the file as large, or larger."""
+        file = self.open(RESERVE_FILE, create=True)
+        try:
+            file.preallocate(size_bytes)
+        finally:
+            file.close()
+        self.has_reserve = True
 
     @abstractmethod
     def lock(self) -> Lock:

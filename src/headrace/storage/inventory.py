@@ -10,7 +10,7 @@ from headrace.named_tuple import NamedTuple
 from headrace.storage import checkpoint, names
 from headrace.storage.clean_shutdown import CLEAN_SHUTDOWN
 from headrace.storage.closed_logs import CLOSED_LOGS
-from headrace.storage.disk import LOCK_FILE, TEMPORARY_SUFFIX, Disk, FileStat, FileVanished
+from headrace.storage.disk import LOCK_FILE, RESERVE_FILE, TEMPORARY_SUFFIX, Disk, FileStat, FileVanished
 from headrace.storage.identity import META_PROPERTIES, PARTITION_METADATA
 from headrace.storage.names import Folder
 from headrace.storage.partition_folder import is_partition_folder
@@ -246,7 +246,7 @@ def is_log_directory(disk: Disk, found: dict[str, FileStat]) -> bool:
 
 def _belongs_to_directory(name: str) -> bool:
     known = file_named(name)
-    return name in (LOCK_FILE, CLOSED_LOGS) or (
+    return name in (LOCK_FILE, RESERVE_FILE, CLOSED_LOGS) or (
         known is not None
         and known.kind
         in (FileKind.OFFSETS, FileKind.META_PROPERTIES, FileKind.CLEAN_SHUTDOWN, FileKind.METADATA_SNAPSHOT)

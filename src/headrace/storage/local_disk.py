@@ -11,7 +11,7 @@ import re
 import stat as stat_bits
 import sys
 from collections.abc import Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import (
@@ -28,11 +28,10 @@ from headrace.storage.disk import (
     FileVanished,
     Lock,
     NoFolder,
+    Result,
     SyncFailed,
     disk_error,
 )
-
-Result = TypeVar("Result")
 
 WRITE_BACK_STEP_BYTES: Final = 256 << 10
 """What is written back at a time where somebody syncs: a quarter of a millisecond of a disk that writes a gigabyte a

@@ -36,6 +36,7 @@ from headrace.storage.place import Place
 from headrace.storage.producer_state import Origin, ProducerState
 from headrace.storage.read import Fetched
 from headrace.storage.replay import aborted_by, transaction_index
+from headrace.storage.reserve import require_room
 from headrace.storage.segment import Segment
 from headrace.storage.segments import Segments
 from headrace.storage.snapshots import Snapshots
@@ -206,8 +207,11 @@ class Log:
         Raises Refused; then nothing of it is in the log. The buffer must be writable, and is changed. What `rules` have
         prepared of it elsewhere is taken as it is, unless the topic has other settings meanwhile.
         """
-        if self.offline is not None or self.place.disk.offline is not None:
+        disk = self.place.disk
+        if self.offline is not None or disk.offline is not None:
             raise self._refusal()
+        if disk.is_tight:
+            self._require_room(now_ms)
         if prepared is not None and prepared.rules is self.rules:
             content, batches, now_ms = prepared.content, prepared.batches, prepared.now_ms
         else:
@@ -242,8 +246,11 @@ class Log:
         Batches of a later epoch than the one that is followed are left (KAFKA-18723): they are of another leader, whose
         history may be another one. So is what is cut at the end. When it raises, some batches may have been taken.
         """
-        if self.offline is not None or self.place.disk.offline is not None:
+        disk = self.place.disk
+        if self.offline is not None or disk.offline is not None:
             raise self._refusal()
+        if disk.is_tight:
+            self._require_room(now_ms)
         batches = sound_batches(records, partial=True)
         next_offset = self.log_end_offset
         jumps = False
@@ -302,7 +309,12 @@ class Log:
         try:
             segment.append(content, batches, self._config.index_interval_bytes)
         except DiskError as error:
-            raise self._write_failed(segment, error, now_ms) from error
+            self._cut_back(segment)
+            if self._has_reserve_for(error):
+                with self.place.disk.spent_reserve():
+                    self._write(content, batches, next_offset, now_ms, transaction_version)
+                return
+            raise self._write_failed(error, now_ms) from error
         epochs, producers = self.epochs, self.producers
         for batch in batches:
             if batch.partition_leader_epoch != epochs.latest and batch.partition_leader_epoch >= 0:
@@ -316,12 +328,27 @@ class Log:
         if segment.size_bytes >= self.unsynced.write_back_at:
             self.unsynced.write_back(segment)
 
-    def _write_failed(self, segment: Segment, error: DiskError, now_ms: int) -> Refused:
-        """What is in the file of the failed write goes, and the log is as it was; if that can't be, it is offline."""
+    def _cut_back(self, segment: Segment) -> None:
+        """What is in the file of a failed write goes, and the log is as it was; if that can't be, it is offline."""
         try:
             segment.cut_back()
-        except DiskError as second:
-            self.go_offline(second)
+        except DiskError as error:
+            self.go_offline(error)
+
+    def _has_reserve_for(self, error: DiskError) -> bool:
+        """Whether to try again, in the room that was kept for it."""
+        is_full = isinstance(error, DiskFull) and self.offline is None
+        return is_full and self.options.takes_reserve and self.place.disk.has_reserve
+
+    def _require_room(self, now_ms: int) -> None:
+        """The disk is tight, or was until now."""
+        if not self.options.takes_reserve:
+            try:
+                require_room(self.place.disk, self.place.folder)
+            except DiskError as error:
+                raise self._write_failed(error, now_ms) from error
+
+    def _write_failed(self, error: DiskError, now_ms: int) -> Refused:
         if not isinstance(error, DiskFull | DiskReadOnly):
             self.go_offline(error)
         self.place.disk.refusals.note(f"{self.topic}-{self.partition} refuses an append", error, now_ms)
@@ -365,6 +392,9 @@ class Log:
                 is_far = first_offset - end_offset > GAP_MAX or last_offset - end_offset > RELATIVE_OFFSET_MAX
                 return self.roll(now_ms, first_offset if is_far else end_offset)
             except DiskError as error:
+                if self._has_reserve_for(error):
+                    with self.place.disk.spent_reserve():
+                        return self._segment_for(size_bytes, batches, last_offset, now_ms)
                 self.place.disk.refusals.note(f"{self.topic}-{self.partition} can't begin a segment", error, now_ms)
                 raise Refused(Error.KAFKA_STORAGE_ERROR, str(error)) from error
         return active

@@ -49,6 +49,7 @@ from headrace.storage.progress import Progress
 from headrace.storage.recovery import Saved
 from headrace.storage.removals import Removals
 from headrace.storage.reopening import OfflineLog, Reopening
+from headrace.storage.reserve import find_reserve, is_scarce, require_room
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -138,6 +139,7 @@ class LogDirectory:
         self._lock: Lock = disk.lock()
         try:
             self.id = self._identify(cluster_id, node_id)
+            find_reserve(disk)
         except BaseException:
             self._lock.release()
             raise
@@ -295,6 +297,7 @@ class LogDirectory:
         """
         self.disk.promise()
         key = (topic, partition)
+        require_room(self.disk, folder or names.folder_name(*key))
         assert is_future or key not in self.logs, "a partition is made once"
         folder = folder or names.folder_name(topic, partition)
         if not is_future:
@@ -394,7 +397,10 @@ class LogDirectory:
         self._expected[log] = log.log_start_offset
 
     def delete(self, log: Log) -> None:
-        """Gives up a log. Its folder gets another name at once and is removed in time: readers finish."""
+        """Gives up a log. Its folder gets another name at once and is removed in time: readers finish.
+
+        Where room is scarce that is at once: others wait for it.
+        """
         key = (log.topic, log.partition)
         if self.logs.get(key) is log:
             del self.logs[key]
@@ -402,7 +408,8 @@ class LogDirectory:
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
         self._expected.pop(log, None)
         log.close()
-        self.removals.doom(log.place.folder, self._ports.now_ms() + log.config.file_delete_delay_ms)
+        delay_ms = 0 if is_scarce(self.disk) else log.config.file_delete_delay_ms
+        self.removals.doom(log.place.folder, self._ports.now_ms() + delay_ms)
 
     def set_aside(self, log: Log) -> None:
         """Gives up a log that the node was not meant to have, and keeps its files for the operator."""
@@ -500,12 +507,14 @@ class LogDirectory:
         paths: list[str] = []
         for log in logs:
             if self.offline is None and log.offline is None:
-                self._retain(log, now_ms)
+                self._retain(log, now_ms, is_urgent=True)
                 paths += log.take_doomed()
         self.removals.remove_files(paths, done)
 
-    def _retain(self, log: Log, now_ms: int) -> None:
+    def _retain(self, log: Log, now_ms: int, *, is_urgent: bool = False) -> None:
         try:
+            if is_urgent and log.log_start_offset == log.log_end_offset:  # what is being written goes too
+                self.disk.with_reserve(lambda: log.roll(now_ms))
             log.retain(now_ms)
         except DiskError as error:
             logger.error("%s can't be looked after: %s", log.place.folder, error)

@@ -152,7 +152,7 @@ def retain(log: Log, now_ms: int) -> int:
     count = found.segments
     if count == len(log.segments):
         try:
-            log.roll(now_ms)
+            log.place.disk.with_reserve(lambda: log.roll(now_ms))
         except DiskFull:
             if count == 1:
                 raise

@@ -34,6 +34,8 @@ from headrace.testing.disk_platter import Directory, NameChange, Node, Platter, 
 __all__ = ["Crash", "Faults", "FaultyDisk", "Platter"]
 
 _ENDLESS_BYTES: Final = 1 << 40
+_RESERVE_BYTES: Final = 4096
+"""Little, as what is kept in memory here is."""
 
 
 class Crash(BaseException):
@@ -203,6 +205,9 @@ class FaultyDisk(Disk):
     def total_bytes(self) -> int:
         self.call("total_bytes", "")
         return _ENDLESS_BYTES if self.faults.capacity_bytes is None else self.faults.capacity_bytes
+
+    def reserve_bytes(self) -> int:
+        return _RESERVE_BYTES
 
     def lock(self) -> FaultyLock:
         self.open(LOCK_FILE, create=True).close()

@@ -1,0 +1,60 @@
+"""A little room on each disk that records can't take: what leads out of a full disk has it.
+
+To delete a topic or its records takes a record of metadata and a checkpoint, and so does a start. A file holds room for
+them: when they find none it goes, they are written, and it is made again of what is left (`Disk.spent_reserve`), so
+that nobody else takes that. From then on no records are taken, which would eat what others free, until there is room
+for twice as much as is kept; then the file is made whole.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+
+from headrace.storage.disk import RESERVE_FILE, Disk, DiskError, DiskFull, FileVanished
+
+logger = logging.getLogger(__name__)
+
+
+def find_reserve(disk: Disk) -> None:
+    """At a start: it is there, or it is made, or the disk is tight."""
+    try:
+        found_bytes = disk.stat(RESERVE_FILE).size
+    except FileVanished:
+        found_bytes = 0
+    disk.has_reserve = found_bytes > 0
+    disk.is_tight = found_bytes < disk.reserve_bytes() and not _make(disk)
+
+
+def require_room(disk: Disk, path: str) -> None:
+    """Raises DiskFull while a disk is tight; it is none any more as soon as there is room again."""
+    if disk.is_tight:
+        if not _make(disk):
+            raise DiskFull(disk.full_path(path))
+        logger.info("%s has room again, and takes records", disk.root)
+        disk.is_tight = False
+
+
+def is_scarce(disk: Disk) -> bool:
+    """There is next to no room: what is deleted had better make some at once."""
+    try:
+        return disk.free_bytes() < 2 * disk.reserve_bytes()
+    except DiskError:
+        return False
+
+
+def _make(disk: Disk) -> bool:
+    """Makes it whole; False while there is no room. A file system that keeps nothing back has room all the same."""
+    if is_scarce(disk):
+        return False
+    had_reserve = disk.has_reserve
+    try:
+        disk.keep_reserve(disk.reserve_bytes())
+    except DiskError as error:
+        if not had_reserve:
+            with suppress(DiskError):
+                disk.remove(RESERVE_FILE)
+        if isinstance(error, DiskFull):
+            return False
+        logger.warning("nothing is kept back for the time when the disk is full: %s", error)
+    return True
