@@ -34,6 +34,7 @@ class Lifecycle:
         "_interval_seconds",
         "_loader",
         "_offline_directories",
+        "_trouble",
         "_wakes",
         "epoch",
     )
@@ -58,6 +59,8 @@ class Lifecycle:
         self._failed = failed
         self._beating: asyncio.Task[None] | None = None
         self._wakes = asyncio.Event()
+        self._trouble = ""
+        """What is wrong with heartbeats, and was said."""
         self.epoch = -1
         """Of this incarnation, once it is registered."""
 
@@ -150,7 +153,7 @@ class Lifecycle:
         try:
             response = await self._channel.call(request, _CALL_SECONDS)
         except Refused as refused:
-            logger.warning("no answer to a heartbeat: %s", refused)
+            self._say(f"no answer to a heartbeat: {refused}")
             return None
         assert isinstance(response, m.BrokerHeartbeatResponse)
         if response.error_code == Error.STALE_BROKER_EPOCH:
@@ -161,6 +164,17 @@ class Lifecycle:
             self._failed(HeadraceError(why))
             return None
         if response.error_code:
-            logger.warning("the controller refuses a heartbeat: %s", Error.of(response.error_code).text)
+            self._say(f"the controller refuses a heartbeat: {Error.of(response.error_code).text}")
             return None
+        self._say("")
         return response.should_shut_down if leaving else response.is_fenced
+
+    def _say(self, trouble: str) -> None:
+        """Once, and that it is over: there is a heartbeat every two seconds."""
+        if trouble == self._trouble:
+            return
+        if trouble:
+            logger.warning("%s", trouble)
+        else:
+            logger.info("heartbeats are answered again")
+        self._trouble = trouble

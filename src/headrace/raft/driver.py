@@ -404,7 +404,10 @@ class Driver:
         if isinstance(error, DiskError) and not isinstance(error, DiskFull | DiskReadOnly):
             self._fail(error)
             return False
-        logger.error("the metadata log can't be written: %s", error)
+        if isinstance(error, DiskError):
+            self._metadata.disk.refusals.note("the metadata log can't be written", error, self._now_ms())
+        elif error.error is not Error.KAFKA_STORAGE_ERROR:  # of which the log itself has told
+            logger.error("the metadata log can't be written: %s", error)
         for waiting in self._queue:
             waiting.writes = ()
         if self.node.installing is not None:
