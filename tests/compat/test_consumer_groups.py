@@ -1,4 +1,7 @@
-"""confluent-kafka with group.protocol=consumer: members that come and go, static ones, expressions, a killed node."""
+"""confluent-kafka with group.protocol=consumer: members that come and go, static ones, expressions, a killed node.
+
+And what the timing of no client shows for sure, by single requests: a commit in an epoch that has just passed.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,13 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
+from headrace.errors import Error
+from headrace.protocol import messages as m
 from tests.compat.confluent import TIMEOUT_S, new_producer, produce
 from tests.compat.conftest import create_topic, is_ours, new_name
 from tests.compat.process import Process
+from tests.compat.requests import metadata
+from tests.compat.wire import Wire
 
 QUICK: Final = {
     "group.consumer.heartbeat.interval.ms": "200",
@@ -307,3 +314,76 @@ def test_a_live_group_goes_over_to_the_new_protocol_and_back(quick: Process, str
         member.close()
     times = Counter(read for member in gone + members for read in member.read)
     assert times == Counter({(topic, partition, offset): 1 for partition in range(4) for offset in range(100)})
+
+
+class Requests:
+    """One group, by requests that nobody else sends."""
+
+    def __init__(self, wire: Wire, topic: str) -> None:
+        self._wire = wire
+        self._topic = topic
+        self._topic_id = metadata(wire, topic).topic_id
+        self._group = new_name()
+        self._answered(lambda: wire.ask(m.FindCoordinatorRequest(coordinator_keys=[self._group]), 4).coordinators[0])
+
+    def over(self, wire: Wire) -> Requests:
+        """The same group, over another connection."""
+        self._wire = wire
+        return self
+
+    def beat(self, member: str, epoch: int, owns: list[int] | None = None) -> tuple[int, list[int] | None]:
+        """The epoch that it is told, and if it is told, what it shall own."""
+        kind = m.ConsumerGroupHeartbeatRequest
+        body = kind(group_id=self._group, member_id=member, member_epoch=epoch)
+        if epoch == 0:
+            body.rebalance_timeout_ms, body.subscribed_topic_names, owns = 60_000, [self._topic], []
+        if owns is not None:
+            body.topic_partitions = [kind.TopicPartitions(topic_id=self._topic_id, partitions=owns)] if owns else []
+        answer = self._answered(lambda: self._wire.ask(body, 1))
+        assert answer.error_code == Error.NONE, answer
+        told = answer.assignment
+        return answer.member_epoch, None if told is None else [p for t in told.topic_partitions for p in t.partitions]
+
+    def commit(self, member: str, epoch: int, *partitions: int) -> list[Error]:
+        """The same is answered when it comes again, which nodes may know by its bytes."""
+        kind = m.OffsetCommitRequest
+        asked = [kind.OffsetCommitRequestPartition(partition_index=index, committed_offset=1) for index in partitions]
+        topic = kind.OffsetCommitRequestTopic(name=self._topic, partitions=asked)
+        body = kind(group_id=self._group, member_id=member, generation_id_or_member_epoch=epoch, topics=[topic])
+        first, second, third = (self._wire.ask(body, 9) for _ in range(3))
+        assert first == second == third
+        return [Error(one.error_code) for one in first.topics[0].partitions]
+
+    def _answered(self, ask: Callable[[], Any]) -> Any:
+        """A coordinator that is not there yet is asked again."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while (answer := ask()).error_code and Error(answer.error_code).retriable and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return answer
+
+
+def test_a_commit_in_the_epoch_before_counts_for_what_its_member_has_kept(restartable: Process) -> None:
+    """KIP-1251: a heartbeat took the member on while its commit was on the way. What came to it since is another
+    matter, and so is what was another's meanwhile; also to a node that reads all this from its log."""
+    with Wire(restartable.bootstrap) as wire:
+        group = Requests(wire, new_topic(restartable, 4))
+        assert group.beat("a", 0) == (1, [0, 1, 2, 3])
+        assert group.beat("b", 0) == (2, [])
+        assert group.beat("a", 1) == (1, [0, 1])
+        assert group.beat("a", 1, [0, 1]) == (2, None)
+        assert group.beat("b", 2) == (2, [2, 3])
+        assert group.commit("a", 1, 0, 1) == [Error.NONE] * 2
+        assert group.commit("a", 1, 2) == [Error.STALE_MEMBER_EPOCH]
+        assert group.commit("b", 2, 2, 3) == [Error.NONE] * 2
+        assert group.beat("b", -1) == (-1, None)
+        assert group.beat("a", 2) == (3, [0, 1, 2, 3])
+    restartable.kill()
+    restartable.start()
+    with Wire(restartable.bootstrap) as wire:
+        group.over(wire).beat("a", 3, [0, 1, 2, 3])
+        assert group.commit("a", 2, 0, 1) == [Error.NONE] * 2
+        assert group.commit("a", 1, 0, 1) == [Error.NONE] * 2
+        assert group.commit("a", 2, 0, 2) == [Error.STALE_MEMBER_EPOCH] * 2
+        assert group.commit("a", 1, 3) == [Error.STALE_MEMBER_EPOCH]
+        assert group.commit("a", 3, 0, 3) == [Error.NONE] * 2
+        assert group.commit("a", 4, 0) == [Error.STALE_MEMBER_EPOCH]

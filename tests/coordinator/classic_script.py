@@ -235,6 +235,7 @@ class ClassicScript:
                 client.instance_id,
                 client.generation if generation is None else int(generation),
                 9,
+                (),
                 is_transactional=in_transaction == "yes",
             )
             group.committed(client.member_id, self.runtime.now_ms)

@@ -12,7 +12,8 @@
     leave a [epoch=-2]            it leaves; with -2 it is a static member that will be back
     remove a b                    whoever administers the group removes members: by id, static ones by their instance
     drop a                        the reply to its last heartbeat is lost: it knows what it knew before
-    commit a [epoch=7]            may it commit an offset?
+    commit a [epoch=7] [of=t0]    it commits offsets of what it owns, or of these; `transactional=1` in a transaction
+    epochs                        the assignment epochs of what members have and give up
     fetch a [epoch=7]             may it read offsets?
     wait 5000                     time passes, in milliseconds
     fail-over                     another node loads the groups from the log
@@ -36,6 +37,7 @@ from headrace.config.coordinators import GroupConfig, OffsetsConfig
 from headrace.coordinator.groups.classic import ClassicGroup
 from headrace.coordinator.groups.consumer.embedded import read_assignment, write_assignment
 from headrace.coordinator.groups.consumer.group import ConsumerGroup
+from headrace.coordinator.groups.consumer.member import Held
 from headrace.coordinator.groups.context import GroupContext
 from headrace.coordinator.groups.shard import GroupShard
 from headrace.coordinator.shard import Outcome
@@ -46,6 +48,7 @@ from headrace.protocol.shape import Kind
 from headrace.protocol.state import decode_key, decode_value
 from tests.coordinator.classic_script import Told
 from tests.coordinator.clusters import ToyCluster, topic_id
+from tests.coordinator.offset_scripts import commit_both_ways
 from tests.coordinator.pure import Answer, ManualTimers, PureRuntime
 
 GROUP = "g"
@@ -207,16 +210,28 @@ class ConsumerScript:
 
     def do_commit(self, name: str, epoch: str | None = None, version: str = "9", **what: str) -> Iterable[str]:
         member = self.members.setdefault(name, Consumer(name))
-        yield _asked(
-            lambda: self.runtime.shard.context.groups[GROUP].validate_commit(
-                what.get("id", name),
-                None,
-                member.epoch if epoch is None else int(epoch),
-                int(version),
-                is_transactional="transactional" in what,
-            ),
-            f"{name} commits",
-        )
+        who, claimed = what.get("id", member.classic_id or name), member.epoch if epoch is None else int(epoch)
+        places = _places(what.get("of") or ",".join(self._names(member.assigned)) or "t0")
+        answer = Answer()
+        if "transactional" in what:
+            body = _transactional(who, claimed, places)
+            self.runtime.ask(
+                lambda shard, now_ms: shard.offsets.commit_in_transaction(body, int(version), answer, now_ms), answer
+            )
+        else:
+            answer = commit_both_ways(self.runtime, _commit(who, claimed, places), int(version))
+        errors = [Error(one.error_code).name for topic in answer.message.topics for one in topic.partitions]
+        yield f"{name} commits: {' '.join(dict.fromkeys(errors))}"
+
+    def do_epochs(self) -> Iterable[str]:
+        group = self._group()
+        for member in () if group is None else group.members.values():
+            told = [self._since(held) for held in (member.current.assigned, member.current.revoking)]
+            yield f"{self._called(member.id)}: {told[0] or '-'}" + (f", gives up {told[1]}" if told[1] else "")
+
+    def _since(self, held: Held) -> str:
+        epochs = [epoch for partitions in held.values() for epoch in partitions.values()]
+        return " ".join(f"{name}@{epoch}" for name, epoch in zip(self._names(held), epochs, strict=True))
 
     def do_fetch(self, name: str, epoch: str | None = None) -> Iterable[str]:
         member = self.members.setdefault(name, Consumer(name))
@@ -370,7 +385,7 @@ class ConsumerScript:
             if current.revoking:
                 text += f", gives up {' '.join(self._names(current.revoking))}"
             target = group.target(member.id)
-            if target != current.assigned:
+            if self._names(target) != self._names(current.assigned):
                 text += f" -> {' '.join(self._names(target)) or '-'}"
             yield text
 
@@ -431,6 +446,8 @@ class ConsumerScript:
                 if value.partitions_pending_revocation:
                     told += f", gives up {' '.join(self._names(_pairs(value.partitions_pending_revocation)))}"
                 return told
+            case "OffsetCommit":
+                return f"{head}: {key.topic}{key.partition}"
             case "RegularExpression":
                 return f"{head}: {' '.join(value.topics) or '-'}"
         return f"{head}: {value!r}"
@@ -463,13 +480,53 @@ def _list(text: str | None) -> list[str] | None:
 def _owned(text: str | None) -> list[m.ConsumerGroupHeartbeatRequest.TopicPartitions] | None:
     if text is None:
         return None
+    kind = m.ConsumerGroupHeartbeatRequest.TopicPartitions
+    return [
+        kind(topic_id=topic_id(name.rstrip("?")), partitions=partitions) for name, partitions in _places(text).items()
+    ]
+
+
+def _places(text: str) -> dict[str, list[int]]:
     topics: dict[str, list[int]] = {}
     for word in text.split(","):
         if word:
             name = word.rstrip("0123456789")
             topics.setdefault(name, []).append(int(word[len(name) :]))
-    kind = m.ConsumerGroupHeartbeatRequest.TopicPartitions
-    return [kind(topic_id=topic_id(name.rstrip("?")), partitions=partitions) for name, partitions in topics.items()]
+    return topics
+
+
+def _commit(member_id: str, epoch: int, places: dict[str, list[int]]) -> m.OffsetCommitRequest:
+    kind = m.OffsetCommitRequest
+    return kind(
+        group_id=GROUP,
+        member_id=member_id,
+        generation_id_or_member_epoch=epoch,
+        topics=[
+            kind.OffsetCommitRequestTopic(
+                name=name,
+                topic_id=topic_id(name),
+                partitions=[kind.OffsetCommitRequestPartition(partition_index=index) for index in indexes],
+            )
+            for name, indexes in places.items()
+        ],
+    )
+
+
+def _transactional(member_id: str, epoch: int, places: dict[str, list[int]]) -> m.TxnOffsetCommitRequest:
+    kind = m.TxnOffsetCommitRequest
+    return kind(
+        group_id=GROUP,
+        producer_id=7,
+        member_id=member_id,
+        generation_id=epoch,
+        topics=[
+            kind.TxnOffsetCommitRequestTopic(
+                name=name,
+                partitions=[kind.TxnOffsetCommitRequestPartition(partition_index=index) for index in indexes],
+            )
+            for name, indexes in places.items()
+        ],
+    )
 
 
 def _pairs(topics: Iterable[Any]) -> dict[bytes, list[int]]:

@@ -14,6 +14,7 @@ restart                                             the shard is loaded from the
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import pack
 from typing import Any
 
@@ -55,7 +56,14 @@ class MemberGroup:
         return self.empty_since_ms is not None
 
     def validate_commit(
-        self, member_id: str, instance_id: str | None, generation_or_epoch: int, version: int, *, is_transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        version: int,
+        partitions: Iterable[tuple[bytes, int]],
+        *,
+        is_transactional: bool,
     ) -> None:
         if member_id != "m":
             raise Refused(Error.UNKNOWN_MEMBER_ID)
@@ -203,25 +211,7 @@ class Script:
                 for name, offset in places
             ],
         )
-        answer = Answer()
-
-        def commit(shard: GroupShard, now_ms: int) -> Outcome:
-            plan = shard.offsets.plan(body, version)
-            outcome = shard.offsets.commit(body, version, answer, now_ms)
-            if plan is not None:
-                asked = [partition for topic in body.topics for partition in topic.partitions]
-                numbers = [(partition.committed_offset, partition.committed_leader_epoch) for partition in asked]
-                rows: list[Row] = []
-                message = plan.decide([pack(">qi", *one) for one in numbers], shard, now_ms, rows, len(self.run.log))
-                assert message == outcome.replies[0][1], "as if it came again"
-                assert [StateRecord(key, value) for key, value, _, _ in rows] == outcome.records
-                replayed.append(_kept(shard))
-            return outcome
-
-        replayed: list[dict[str, Any]] = []
-        self.run.ask(commit, answer)
-        assert replayed in ([], [_kept(self.run.shard)]), "what a plan replays is what its records say"
-        return _errors(places, answer)
+        return _errors(places, commit_both_ways(self.run, body, version))
 
     def _txn(self, producer_id: int, group: str, words: list[str]) -> str:
         places, options = _split(words)
@@ -298,6 +288,29 @@ class Script:
         answer = Answer()
         self.run.ask(lambda shard, now_ms: shard.offsets.delete(body, answer), answer)
         return _errors(places, answer)
+
+
+def commit_both_ways(run: PureRuntime, body: m.OffsetCommitRequest, version: int) -> Answer:
+    """As it comes, and as if it came again: that is the same."""
+    answer = Answer()
+    replayed: list[dict[str, Any]] = []
+
+    def commit(shard: GroupShard, now_ms: int) -> Outcome:
+        plan = shard.offsets.plan(body, version)
+        outcome = shard.offsets.commit(body, version, answer, now_ms)
+        if plan is not None:
+            asked = [partition for topic in body.topics for partition in topic.partitions]
+            numbers = [(partition.committed_offset, partition.committed_leader_epoch) for partition in asked]
+            rows: list[Row] = []
+            message = plan.decide([pack(">qi", *one) for one in numbers], shard, now_ms, rows, len(run.log))
+            assert message == outcome.replies[0][1], "as if it came again"
+            assert [StateRecord(key, value) for key, value, _, _ in rows] == outcome.records
+            replayed.append(_kept(shard))
+        return outcome
+
+    run.ask(commit, answer)
+    assert replayed in ([], [_kept(run.shard)]), "what a plan replays is what its records say"
+    return answer
 
 
 def _split(words: list[str]) -> tuple[list[tuple[str, str]], dict[str, str]]:

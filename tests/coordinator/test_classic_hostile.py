@@ -194,7 +194,7 @@ def take(world: World, what: str, *how: Any) -> None:
             group = world.runtime.shard.context.groups.get(group_id)
             if group is not None:
                 try:
-                    group.validate_commit(member_id, instance_id, generation, 9, is_transactional=False)
+                    group.validate_commit(member_id, instance_id, generation, 9, (), is_transactional=False)
                     group.committed(member_id, world.runtime.now_ms)
                 except Refused:
                     pass

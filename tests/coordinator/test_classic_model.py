@@ -219,7 +219,7 @@ class Cluster:
             return
         member_id, instance_id, generation = self.identities[number % len(self.identities)]
         try:
-            group.validate_commit(member_id, instance_id, generation, 9, is_transactional=False)
+            group.validate_commit(member_id, instance_id, generation, 9, (), is_transactional=False)
         except Refused:
             return
         assert generation >= self.assigned_generation, "a generation that was replaced has committed"

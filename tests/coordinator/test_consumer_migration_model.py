@@ -234,7 +234,9 @@ class MixedModel:
             if client.member_id not in group.members:
                 continue
             try:
-                group.validate_commit(client.member_id, client.instance_id, client.epoch, 9, is_transactional=False)
+                group.validate_commit(
+                    client.member_id, client.instance_id, client.epoch, 9, client.owns, is_transactional=False
+                )
             except Refused:
                 continue  # what it reads can't be committed: it will hear of that
             for partition in client.owns:

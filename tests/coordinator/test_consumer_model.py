@@ -1,12 +1,14 @@
 """Groups of the new protocol at random: clients that lose requests and replies, come, go, stall and change their minds.
 
-Whatever happens: no two clients that the coordinator counts as members consume from the same partition; no commit
-counts that is not of a member's present epoch (hazard 13); when the clients stop changing, everyone has what the target
-says, and that is all there is; and a coordinator that reads the log knows the same (fail-overs are part of it).
+Whatever happens: no two clients that the coordinator counts as members consume from the same partition; a client in the
+group may always commit what it owns, in the epoch that it knows (KIP-1251), and nobody in an epoch after which it was
+without the partition (hazard 13); when the clients stop changing, everyone has what the target says, and that is all
+there is; and a coordinator that reads the log knows the same (fail-overs are part of it).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -91,6 +93,10 @@ class Model:
         self.runtime = PureRuntime(self._make, self.cluster.image)
         self.clients: dict[str, Client] = {}
         self.number = 0
+        self.epochs: dict[str, int] = {}
+        """The last that each member was seen in."""
+        self.fenced: dict[tuple[str, Partition], int] = {}
+        """In an epoch before this one a member can't commit the partition: it was another's since, or nobody's."""
         self.change(self.cluster.topic("t", 3, [0, 1]))
 
     def _make(self, timers: ManualTimers) -> GroupShard:
@@ -174,12 +180,22 @@ class Model:
             for partition in client.owns:
                 assert partition not in owners, f"{owners[partition]} and {client.member_id} own {partition}"
                 owners[partition] = client.member_id
-            try:
-                group.validate_commit(client.member_id, None, client.epoch, 9, is_transactional=False)
-            except Refused:
-                assert client.epoch != member.current.epoch
-            else:
-                assert client.epoch == member.current.epoch
+            assert not client.owns or may_commit(group, client.member_id, client.epoch, client.owns)
+        self.check_fences()
+
+    def check_fences(self) -> None:
+        group, image = self.group, self.cluster.image
+        partitions = [(topic.id, index) for topic in image.topics.values() for index in topic.partitions]
+        for member_id, epoch in self.epochs.items():
+            if member_id not in group.members:
+                self.fenced |= {(member_id, partition): epoch + 1 for partition in partitions}
+        for member_id, member in group.members.items():
+            epoch = self.epochs[member_id] = max(self.epochs.get(member_id, 0), member.current.epoch)
+            for topic, index in partitions:
+                key = (member_id, (topic, index))
+                if group.owners.get(topic, {}).get(index) != member_id:
+                    self.fenced[key] = epoch
+                assert not may_commit(group, member_id, self.fenced.get(key, 0) - 1, [(topic, index)])
 
     def converge(self) -> None:
         self.runtime.wait(50_000)  # who is gone is forgotten; who is not says that it is not
@@ -208,6 +224,15 @@ class Model:
     def check_replay(self) -> None:
         again: Any = loaded_from(self._make, ManualTimers(), self.runtime.log)
         assert _state(again.context.groups.get(GROUP)) == _state(self.runtime.shard.context.groups.get(GROUP))
+
+
+def may_commit(group: ConsumerGroup, member_id: str, epoch: int, partitions: Iterable[Partition]) -> bool:
+    try:
+        group.validate_commit(member_id, None, epoch, 9, partitions, is_transactional=False)
+    except Refused as refused:
+        assert refused.error is Error.STALE_MEMBER_EPOCH
+        return False
+    return True
 
 
 def _flat(assignment: Any) -> set[Partition]:

@@ -1237,11 +1237,13 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message):
     class TopicPartitions(Message):
         topic_id: bytes
         partitions: list[int]
+        assignment_epochs: list[int] | None
         def __init__(
             self,
             *,
             topic_id: bytes = ...,
             partitions: list[int] = ...,
+            assignment_epochs: list[int] | None = ...,
         ) -> None: ...
 
     member_epoch: int

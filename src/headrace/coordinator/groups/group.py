@@ -6,6 +6,7 @@ group is here; what its members ask is the business of its protocol.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final, Protocol
 
@@ -44,10 +45,18 @@ class Group(Protocol):
         """It has no members."""
 
     def validate_commit(
-        self, member_id: str, instance_id: str | None, generation_or_epoch: int, version: int, *, is_transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        version: int,
+        partitions: Iterable[tuple[bytes, int]],
+        *,
+        is_transactional: bool,
     ) -> None:
-        """Whether this member may commit offsets now (hazard 13). `version` is that of OffsetCommit, or of
-        TxnOffsetCommit when `is_transactional`."""
+        """Whether this member may commit offsets of these partitions now, all of them or none (hazard 13). `version` is
+        that of OffsetCommit, or of TxnOffsetCommit when `is_transactional`. The partitions are those that there are, by
+        the ids of their topics, and looked at only where the epoch alone does not say."""
 
     def committed(self, member_id: str, now_ms: int) -> None:
         """A member committed offsets: under the classic protocol that is a sign of life."""
@@ -89,7 +98,14 @@ class SimpleGroup:
         self.group_id = group_id
 
     def validate_commit(
-        self, member_id: str, instance_id: str | None, generation_or_epoch: int, version: int, *, is_transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        version: int,
+        partitions: Iterable[tuple[bytes, int]],
+        *,
+        is_transactional: bool,
     ) -> None:
         if generation_or_epoch > NO_GENERATION:
             raise Refused(Error.UNKNOWN_MEMBER_ID)

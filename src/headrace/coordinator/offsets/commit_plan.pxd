@@ -8,6 +8,7 @@ cdef class CommitPlan:
     cdef public object _generation
     cdef public object _image
     cdef public object _member_id
+    cdef public list _partitions
     cdef public list _topics
     cdef public object body
     cdef public object group_id

@@ -34,6 +34,7 @@ class CommitPlan:
         "_generation",
         "_image",
         "_member_id",
+        "_partitions",
         "_topics",
         "body",
         "group_id",
@@ -52,6 +53,7 @@ class CommitPlan:
         self._generation = body.generation_id_or_member_epoch
         self._image = image
         self._topics = [(topic_id, image.topics[topic_id]) for topic_id in topic_ids]
+        self._partitions: list[tuple[bytes, int]] = []
         self.records: list[tuple[str, int, bytes, bytes, bytes]] = []
         """Of each partition: topic, index, key, its metadata, and what follows its time."""
         self.size_bytes = 0
@@ -61,6 +63,7 @@ class CommitPlan:
                 key = encode_key(body.group_id, topic.name, partition.partition_index)
                 text = (partition.committed_metadata or "").encode()
                 before, after = uvarint(len(text) + 1) + text, ID_TAG + topic_id
+                self._partitions.append((topic_id, partition.partition_index))
                 self.records.append((topic.name, partition.partition_index, key, before, after))
                 self.size_bytes += len(key) + _FIXED_BYTES + len(before) + len(after) + RECORD_OVERHEAD_BYTES
         self.response = self.refused(Error.NONE)
@@ -77,7 +80,12 @@ class CommitPlan:
             if group is None:
                 group = offsets_of.group_for_commit(body, self.version)
             group.validate_commit(
-                self._member_id, body.group_instance_id, self._generation, self.version, is_transactional=False
+                self._member_id,
+                body.group_instance_id,
+                self._generation,
+                self.version,
+                self._partitions,
+                is_transactional=False,
             )
         except Refused as refused:
             return self.refused(refused.error)

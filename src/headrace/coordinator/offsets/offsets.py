@@ -6,7 +6,7 @@ Whether a member may commit is the group's to say (hazard 13); an offset of a to
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from headrace.coordinator.groups.context import GroupContext
@@ -30,6 +30,7 @@ from headrace.coordinator.offsets.store import OffsetStore, Partitions
 from headrace.coordinator.shard import Outcome, ProducerStamp, Reply, StateRecord
 from headrace.errors import Error, Refused
 from headrace.metadata.delta import Delta
+from headrace.metadata.image import Image
 from headrace.protocol import messages as m
 
 NOT_FOUND_SINCE: Final = 9
@@ -40,6 +41,9 @@ NO_RETENTION: Final = -1
 FOREVER_MS: Final = 2**63 - 1
 _NOTHING: Final[Partitions] = {}
 
+AskedPartition: TypeAlias = (
+    m.OffsetCommitRequest.OffsetCommitRequestPartition | m.TxnOffsetCommitRequest.TxnOffsetCommitRequestPartition
+)
 CommitTopic: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponseTopic
 CommitPartition: TypeAlias = m.OffsetCommitResponse.OffsetCommitResponsePartition
 TxnTopic: TypeAlias = m.TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic
@@ -77,6 +81,10 @@ class Offsets:
                 body.group_instance_id,
                 body.generation_id_or_member_epoch,
                 version,
+                _there(
+                    context.image,
+                    ((self._topic(topic.name, topic.topic_id, version)[1], topic.partitions) for topic in body.topics),
+                ),
                 is_transactional=False,
             )
         except Refused as refused:
@@ -142,8 +150,14 @@ class Offsets:
             group = context.groups.get(body.group_id)
             if group is None and body.generation_id > NO_GENERATION:
                 raise Refused(Error.ILLEGAL_GENERATION)
+            topic_ids = context.image.topic_ids
             (group or SimpleGroup(body.group_id)).validate_commit(
-                body.member_id, body.group_instance_id, body.generation_id, version, is_transactional=True
+                body.member_id,
+                body.group_instance_id,
+                body.generation_id,
+                version,
+                _there(context.image, ((topic_ids.get(topic.name, NO_ID), topic.partitions) for topic in body.topics)),
+                is_transactional=True,
             )
         except Refused as refused:
             # The clients of this API know no epochs of members.
@@ -369,6 +383,16 @@ class Offsets:
 
     def unloaded(self, now_ms: int) -> Outcome:
         return Outcome()
+
+
+def _there(image: Image, asked: Iterable[tuple[bytes, Sequence[AskedPartition]]]) -> Iterator[tuple[bytes, int]]:
+    """What of a commit names partitions that there are."""
+    for topic_id, partitions in asked:
+        topic = image.topics.get(topic_id)
+        if topic is not None:
+            for partition in partitions:
+                if partition.partition_index in topic.partitions:
+                    yield topic_id, partition.partition_index
 
 
 def _none(index: int, error: Error) -> FetchedPartition:

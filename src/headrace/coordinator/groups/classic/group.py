@@ -7,6 +7,7 @@ coordinator, and then told anew by the members.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 from headrace.coordinator.groups.classic import records
@@ -85,7 +86,14 @@ class ClassicGroup:
         return self.phase is State.EMPTY
 
     def validate_commit(
-        self, member_id: str, instance_id: str | None, generation_or_epoch: int, version: int, *, is_transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        version: int,
+        partitions: Iterable[tuple[bytes, int]],
+        *,
+        is_transactional: bool,
     ) -> None:
         """Only who is in the group now, in its generation, commits (hazard 13). While it is empty, so may whoever
         claims no generation: tools, and consumers that assign partitions to themselves."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
@@ -44,7 +45,7 @@ def _member(member: Member, target: Assignment, image: Image) -> m.ConsumerGroup
     )
 
 
-def _owned(current: Current) -> Assignment:
+def _owned(current: Current) -> Mapping[bytes, Iterable[int]]:
     """What it has to give up it has until it says that it did."""
     if not current.revoking:
         return current.assigned
@@ -54,7 +55,7 @@ def _owned(current: Current) -> Assignment:
     }
 
 
-def _assignment(assignment: Assignment, image: Image) -> m.ConsumerGroupDescribeResponse.Assignment:
+def _assignment(assignment: Mapping[bytes, Iterable[int]], image: Image) -> m.ConsumerGroupDescribeResponse.Assignment:
     """Of the topics that exist: a deleted one has no name to tell."""
     kind = m.ConsumerGroupDescribeResponse
     return kind.Assignment(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
@@ -38,7 +38,7 @@ def read_assignment(data: bytes, image: Image) -> Assignment:
     return _by_id({topic.topic: topic.partitions for topic in found.assigned_partitions}, image)
 
 
-def write_assignment(assignment: Assignment, version: int, image: Image) -> bytes:
+def write_assignment(assignment: Mapping[bytes, Iterable[int]], version: int, image: Image) -> bytes:
     kind = m.ConsumerProtocolAssignment
     message = kind(
         assigned_partitions=[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from headrace.coordinator.groups.consumer import records
@@ -204,7 +204,14 @@ class ConsumerGroup:
         return member
 
     def validate_commit(
-        self, member_id: str, instance_id: str | None, generation_or_epoch: int, version: int, *, is_transactional: bool
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation_or_epoch: int,
+        version: int,
+        partitions: Iterable[tuple[bytes, int]],
+        *,
+        is_transactional: bool,
     ) -> None:
         # Administrators, and consumers that manage their partitions themselves: while nobody else does.
         if generation_or_epoch < 0 and not self.members:
@@ -218,7 +225,13 @@ class ConsumerGroup:
                 Error.UNSUPPORTED_VERSION,
                 f"Members of {self.group_id} commit offsets with OffsetCommit version 9 or later.",
             )
-        _validate_epoch(member, generation_or_epoch)
+        current = member.current
+        if generation_or_epoch == current.epoch:
+            return
+        # The coordinator may have taken it to a new epoch while this was on its way. What has been its own from the
+        # epoch that it knows to this one, nobody else can have read or committed (KIP-1251).
+        if generation_or_epoch > current.epoch or not current.has_had(partitions, generation_or_epoch):
+            raise _stale(member, generation_or_epoch)
 
     def committed(self, member_id: str, now_ms: int) -> None:
         """Only heartbeats are signs of life here."""
@@ -226,7 +239,9 @@ class ConsumerGroup:
     def validate_fetch(self, member_id: str | None, member_epoch: int) -> None:
         if member_id is None and member_epoch < 0:
             return
-        _validate_epoch(self.member(member_id or ""), member_epoch)
+        member = self.member(member_id or "")
+        if member_epoch != member.current.epoch:
+            raise _stale(member, member_epoch)
 
     def validate_offset_delete(self) -> None:
         """Of topics that nobody subscribes to, always."""
@@ -252,13 +267,11 @@ def preferred(counts: Mapping[str, int], default: str) -> str:
     return min(counts, key=lambda name: (-counts[name], name)) if counts else default
 
 
-def _validate_epoch(member: Member, epoch: int) -> None:
-    """Whoever commits or reads offsets must be in the epoch that the coordinator knows (hazard 13)."""
-    if epoch != member.current.epoch:
-        raise Refused(
-            Error.ILLEGAL_GENERATION if member.is_classic else Error.STALE_MEMBER_EPOCH,
-            f"The member came with epoch {epoch}, and is in epoch {member.current.epoch}.",
-        )
+def _stale(member: Member, epoch: int) -> Refused:
+    return Refused(
+        Error.ILLEGAL_GENERATION if member.is_classic else Error.STALE_MEMBER_EPOCH,
+        f"The member came with epoch {epoch}, and is in epoch {member.current.epoch}.",
+    )
 
 
 def _add(counts: dict[str, int], name: str, step: int) -> None:

@@ -10,15 +10,15 @@ from typing import Final, TypeAlias
 from headrace.coordinator.groups.classic import ClassicGroup, ClassicGroups
 from headrace.coordinator.groups.classic.joins import Joining
 from headrace.coordinator.groups.consumer import records
-from headrace.coordinator.groups.consumer.assignors.spec import Assignment
 from headrace.coordinator.groups.consumer.decision import Decision
 from headrace.coordinator.groups.consumer.describe import described
-from headrace.coordinator.groups.consumer.group import NOTHING, ConsumerGroup
+from headrace.coordinator.groups.consumer.group import ConsumerGroup
 from headrace.coordinator.groups.consumer.known import Known
 from headrace.coordinator.groups.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     STATIC_LEAVE_EPOCH,
+    Held,
     Member,
     MemberState,
     Subscription,
@@ -280,7 +280,7 @@ class ConsumerGroups:
         member = identified(group, body.member_id, body.instance_id)
         if body.member_epoch == STATIC_LEAVE_EPOCH:
             # What it had to give up it has given up; the rest is kept for it until its session ends.
-            gone = replace(member.current, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING)
+            gone = replace(member.current, epoch=STATIC_LEAVE_EPOCH, revoking={})
             outcome.records.append(records.current_assignment(group.group_id, member.id, gone))
         else:
             self._remove(group, [member], outcome, now_ms)
@@ -387,7 +387,7 @@ def _is_whole(body: Heartbeat) -> bool:
     )
 
 
-def _response_assignment(assigned: Assignment) -> m.ConsumerGroupHeartbeatResponse.Assignment:
+def _response_assignment(assigned: Held) -> m.ConsumerGroupHeartbeatResponse.Assignment:
     kind = m.ConsumerGroupHeartbeatResponse
     return kind.Assignment(
         topic_partitions=[

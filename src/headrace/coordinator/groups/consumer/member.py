@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
-
-from headrace.coordinator.groups.consumer.assignors.spec import Assignment
+from typing import Final, TypeAlias
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
@@ -15,6 +14,10 @@ STATIC_LEAVE_EPOCH: Final = -2
 
 
 NEVER: Final = 1 << 62
+
+Held: TypeAlias = Mapping[bytes, Mapping[int, int]]
+"""Partitions, ascending, by topic id, each with its assignment epoch: the one in which the member got it (KIP-1251)."""
+_NOTHING: Final[Mapping[int, int]] = {}
 
 
 class MemberState(IntEnum):
@@ -62,12 +65,22 @@ class Current:
     previous_epoch: int = JOIN_EPOCH
     """A reply may be lost: a member may come with the epoch before."""
     state: MemberState = MemberState.STABLE
-    assigned: Assignment = field(default_factory=dict)
-    revoking: Assignment = field(default_factory=dict)
+    assigned: Held = field(default_factory=dict)
+    revoking: Held = field(default_factory=dict)
     """Given up as soon as the member says so; until then it still owns them."""
 
     def is_reconciled(self, target_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def has_had(self, partitions: Iterable[tuple[bytes, int]], epoch: int) -> bool:
+        """All of these are the member's, and have been since that epoch; what it gives up is its until it did."""
+        for topic_id, partition in partitions:
+            since = self.assigned.get(topic_id, _NOTHING).get(partition)
+            if since is None:
+                since = self.revoking.get(topic_id, _NOTHING).get(partition, NEVER)
+            if since > epoch:
+                return False
+        return True
 
 
 class Member:

@@ -87,7 +87,8 @@ def _take_over(made: ConsumerGroup, member: MemberOfClassic, protocol: str | Non
         if free := tuple([partition for partition in partitions if partition not in taken]):
             assigned[topic_id] = free
     made.apply_target(member.member_id, assigned)
-    made.apply_current(member.member_id, Current(made.epoch, made.epoch, assigned=assigned))
+    held = {topic_id: dict.fromkeys(partitions, made.epoch) for topic_id, partitions in assigned.items()}
+    made.apply_current(member.member_id, Current(made.epoch, made.epoch, assigned=held))
 
 
 def upgrade_records(group: ClassicGroup, made: ConsumerGroup) -> list[StateRecord]:

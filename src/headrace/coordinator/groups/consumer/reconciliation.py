@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
-from headrace.coordinator.groups.consumer.member import Current, MemberState
+from headrace.coordinator.groups.consumer.member import JOIN_EPOCH, Current, Held, MemberState
 from headrace.errors import Error, Refused
 
 
@@ -63,21 +63,27 @@ def _next(
     owners: Mapping[bytes, Mapping[int, str]],
     owned: Assignment | None,
 ) -> Current:
-    kept: dict[bytes, tuple[int, ...]] = {}
-    revoking: dict[bytes, tuple[int, ...]] = {}
+    kept: dict[bytes, dict[int, int]] = {}
+    revoking: dict[bytes, dict[int, int]] = {}
     for topic_id, had in current.assigned.items():
         wanted = frozenset(target.get(topic_id, ()))
-        if keep := tuple([partition for partition in had if partition in wanted]):
+        if keep := {partition: since for partition, since in had.items() if partition in wanted}:
             kept[topic_id] = keep
         if len(keep) < len(had):
-            revoking[topic_id] = tuple([partition for partition in had if partition not in wanted])
+            revoking[topic_id] = {partition: since for partition, since in had.items() if partition not in wanted}
     if revoking and _owns_any(owned, revoking):
         return _changed(current, epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
     is_waiting = False
-    assigned: dict[bytes, tuple[int, ...]] = {}
+    # To who joins, what it had before is new: whoever it was then is fenced.
+    is_joining = current.epoch == JOIN_EPOCH
+    assigned: dict[bytes, dict[int, int]] = {}
     for topic_id, wanted_partitions in target.items():
-        mine, of_topic = frozenset(kept.get(topic_id, ())), owners.get(topic_id, {})
-        have = tuple([p for p in wanted_partitions if p in mine or of_topic.get(p, member_id) == member_id])
+        mine, of_topic = kept.get(topic_id, {}), owners.get(topic_id, {})
+        have = {
+            p: target_epoch if is_joining else mine.get(p, target_epoch)
+            for p in wanted_partitions
+            if p in mine or of_topic.get(p, member_id) == member_id
+        }
         if have:
             assigned[topic_id] = have
         if len(have) < len(wanted_partitions):
@@ -86,14 +92,14 @@ def _next(
     return _changed(current, target_epoch, state, assigned, {})
 
 
-def _changed(current: Current, epoch: int, state: MemberState, assigned: Assignment, revoking: Assignment) -> Current:
+def _changed(current: Current, epoch: int, state: MemberState, assigned: Held, revoking: Held) -> Current:
     if (epoch, state, assigned, revoking) == (current.epoch, current.state, current.assigned, current.revoking):
         return current
     # In the same epoch too: from here on, who comes with the one before has missed more than one reply.
     return Current(epoch, current.epoch, state, assigned, revoking)
 
 
-def _owns_any(owned: Assignment | None, partitions: Assignment) -> bool:
+def _owns_any(owned: Assignment | None, partitions: Held) -> bool:
     """It may own one of them: it says so, or does not say what it owns."""
     if owned is None:
         return True

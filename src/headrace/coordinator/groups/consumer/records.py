@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
-from headrace.coordinator.groups.consumer.member import Current, Subscription
+from headrace.coordinator.groups.consumer.member import Current, Held, Subscription
 from headrace.coordinator.shard import StateRecord
 from headrace.protocol import messages as m
 from headrace.protocol.message import Message
@@ -126,11 +126,12 @@ def _no_metadata(group_id: str, member_ids: Iterable[str]) -> list[StateRecord]:
     return [_record(kind(group_id=group_id, member_id=member_id), None) for member_id in member_ids]
 
 
-def _partitions(
-    assignment: Assignment,
-) -> list[m.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
+def _partitions(held: Held) -> list[m.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions]:
     kind = m.ConsumerGroupCurrentMemberAssignmentValue.TopicPartitions
-    return [kind(topic_id=topic_id, partitions=list(partitions)) for topic_id, partitions in assignment.items()]
+    return [
+        kind(topic_id=topic_id, partitions=list(partitions), assignment_epochs=list(partitions.values()))
+        for topic_id, partitions in held.items()
+    ]
 
 
 def _record(key: Message, value: Message | None) -> StateRecord:

@@ -7,7 +7,14 @@ from typing import Any, Final
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
 from headrace.coordinator.groups.consumer.group import ConsumerGroup, Resolved
-from headrace.coordinator.groups.consumer.member import ClassicMember, Current, MemberState, Subscription
+from headrace.coordinator.groups.consumer.member import (
+    JOIN_EPOCH,
+    ClassicMember,
+    Current,
+    Held,
+    MemberState,
+    Subscription,
+)
 from headrace.coordinator.groups.group import Group
 from headrace.protocol.shape import Kind
 from headrace.protocol.state import decode_key, decode_value
@@ -84,8 +91,8 @@ def _current(group: ConsumerGroup, key: Any, value: Any) -> None:
             epoch=value.member_epoch,
             previous_epoch=value.previous_member_epoch,
             state=_STATES.get(value.state, MemberState.UNKNOWN),
-            assigned=_assignment(value.assigned_partitions),
-            revoking=_assignment(value.partitions_pending_revocation),
+            assigned=_held(value.assigned_partitions, value.member_epoch),
+            revoking=_held(value.partitions_pending_revocation, value.member_epoch),
         ),
     )
 
@@ -97,6 +104,19 @@ def _regex(group: ConsumerGroup, key: Any, value: Any) -> None:
 
 def _assignment(topics: Sequence[Any]) -> Assignment:
     return {topic.topic_id: tuple(topic.partitions) for topic in topics if topic.partitions}
+
+
+def _held(topics: Sequence[Any], member_epoch: int) -> Held:
+    """Kafka before 4.3, and we until then, wrote no assignment epochs: nothing was committed in an epoch before."""
+    unknown = max(member_epoch, JOIN_EPOCH)  # a static member that left is in no epoch
+    held: dict[bytes, dict[int, int]] = {}
+    for topic in topics:
+        partitions, epochs = topic.partitions, topic.assignment_epochs or ()
+        if len(partitions) != len(epochs):
+            held[topic.topic_id] = dict.fromkeys(partitions, unknown)
+        elif partitions:
+            held[topic.topic_id] = dict(zip(partitions, epochs, strict=True))
+    return held
 
 
 _STATES: Final = {state.value: state for state in MemberState}

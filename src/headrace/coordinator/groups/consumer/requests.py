@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from headrace.coordinator.groups.consumer.assignors.spec import Assignment
-from headrace.coordinator.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH
+from headrace.coordinator.groups.consumer.member import JOIN_EPOCH, STATIC_LEAVE_EPOCH, Held
 from headrace.coordinator.state_topic import fits_key
 from headrace.errors import Error, Refused
 from headrace.protocol import messages as m
@@ -58,11 +58,11 @@ def owned_partitions(body: m.ConsumerGroupHeartbeatRequest) -> Assignment | None
     return owned
 
 
-def is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
+def is_subset(owned: Assignment | None, assigned: Held) -> bool:
     if owned is None:
         return False
     for topic_id, partitions in owned.items():
-        mine = frozenset(assigned.get(topic_id, ()))
+        mine = assigned.get(topic_id, ())
         if not all(partition in mine for partition in partitions):
             return False
     return True
