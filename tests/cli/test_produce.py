@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from pathlib import Path
@@ -9,7 +10,12 @@ from typing import Any
 
 import pytest
 
+from headrace.cli.produce import Tally, _repeated
+from headrace.cli.progress import Bar
+from headrace.cli.record_lines import NewRecord
+from headrace.errors import Error
 from tests.cli.running import Cli
+from tests.client.scripted import TOPIC, ScriptedBroker, running
 
 
 def records(cli: Cli, topic: str) -> list[dict[str, Any]]:
@@ -240,3 +246,21 @@ def test_what_is_not_there(cli: Cli, empty: str) -> None:
 def test_a_topic_is_made_when_asked_for(cli: Cli, name: str) -> None:
     assert cli.done("produce", f"{name}-new", "-v", "x", "--create", "-q").out == ""
     assert len(records(cli, f"{name}-new")) == 1
+
+
+def test_who_waits_for_records_that_are_refused_for_now_is_told_why_once(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        broker = ScriptedBroker()
+        broker.faults = [lambda _: Error.KAFKA_STORAGE_ERROR] * 4
+        async with running(broker) as client:
+            tally = Tally(TOPIC, by_count=True)
+            await tally.send(client.producer(), _repeated(NewRecord(value=b"v"), 1), None, Bar("", None, wanted=False))
+            assert tally.acknowledged == 1
+
+    monkeypatch.setattr("headrace.cli.produce.PATIENCE_S", 0.01)
+    asyncio.run(scenario())
+    (told,) = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"Waiting: {TOPIC}-0 refuses records (KAFKA_STORAGE_ERROR): ")
+    assert told.endswith(" Ctrl-C gives them up.")

@@ -56,6 +56,25 @@ def test_a_retry_keeps_its_sequence_and_nothing_is_doubled_or_reordered(run: Run
 
 
 @on_every_loop
+def test_why_records_are_sent_again_can_be_asked(run: Run) -> None:
+    async def scenario() -> None:
+        broker = ScriptedBroker()
+        async with running(broker) as client:
+            producer = client.producer()
+            assert producer.refused is None
+            broker.faults = [always(Error.KAFKA_STORAGE_ERROR)] * 3
+            sending = asyncio.ensure_future(producer.send(TOPIC, b"v"))
+            while producer.refused is None:
+                await asyncio.sleep(0.001)
+            assert producer.refused.error is Error.KAFKA_STORAGE_ERROR
+            assert f"{TOPIC}-0" in str(producer.refused)
+            await sending
+            assert producer.refused is None
+
+    run(scenario())
+
+
+@on_every_loop
 @pytest.mark.parametrize("error", [Error.OUT_OF_ORDER_SEQUENCE_NUMBER, Error.UNKNOWN_PRODUCER_ID])
 def test_a_broker_that_forgot_the_producer_gets_a_new_epoch_from_sequence_0(run: Run, error: Error) -> None:
     async def scenario() -> None:

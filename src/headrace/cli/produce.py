@@ -263,6 +263,17 @@ def _is_uncertain(error: BaseException | None) -> bool:
     return isinstance(error, Uncertain)
 
 
+async def _tell_refusals(producer: Producer) -> None:
+    """What a broker refuses for now is sent again, for two minutes: who waits is told why, once for each reason."""
+    told: set[Error] = set()
+    while True:
+        await asyncio.sleep(PATIENCE_S)
+        refused = producer.refused
+        if refused is not None and refused.error not in told:
+            told.add(refused.error)
+            remark(f"Waiting: {refused} Records are sent again until their time-out; Ctrl-C gives them up.")
+
+
 class Tally:
     """What was sent, what was acknowledged, what was not, and where it is."""
 
@@ -305,6 +316,7 @@ class Tally:
     async def send(self, producer: Producer, given: Given, rate: float | None, bar: Bar) -> None:
         """All that is given, until something goes wrong or Ctrl-C; then waits for what is under way."""
         self._started = time.monotonic()
+        telling = asyncio.ensure_future(_tell_refusals(producer))
         try:
             await self._send_all(producer, given, rate, bar)
         except asyncio.CancelledError:
@@ -324,6 +336,8 @@ class Tally:
         except asyncio.CancelledError:
             self.is_interrupted = True
             await producer.close(timeout_s=0)
+        finally:
+            telling.cancel()
 
     async def _send_all(self, producer: Producer, given: Given, rate: float | None, bar: Bar) -> None:
         from headrace.client import BufferFull

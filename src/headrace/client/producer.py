@@ -202,6 +202,11 @@ class Producer:
             self._room_waiters.append((size_bytes, waiter))
             await waiter
 
+    @property
+    def refused(self) -> Refused | None:
+        """What is sent again and again, as long as its delivery time-out lets it; None when nothing is."""
+        return self._sender.refused
+
     async def flush(self) -> None:
         """Wait until everything that was sent so far is acknowledged or has failed; nothing lingers meanwhile."""
         self._sender.hurried += 1

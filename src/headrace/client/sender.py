@@ -139,6 +139,16 @@ class Sender:
         batches = (batch for lane in self._busy for batch in (*lane.flying, *lane.queue) if not batch.is_done)
         return [future for batch in batches for future in batch.futures if not future.done()]
 
+    @property
+    def refused(self) -> Refused | None:
+        """Why the first of those that wait to be sent again was refused; None when none of them was."""
+        for lane in self._busy:
+            for batch in lane.queue:
+                if batch.last_error is not None:
+                    error = batch.last_error
+                    return Refused(error, f"{lane.topic}-{lane.index} refuses records ({error.name}): {error.text}")
+        return None
+
     def _leaders_changed(self) -> None:
         for waiting in self._ready.values():
             for lane in waiting:
