@@ -155,7 +155,7 @@ def told_before_it_is_committed(patch: pytest.MonkeyPatch) -> None:
 
 
 DEFECTS: dict[str, Defect] = {
-    "a fenced generation commits": Defect(fenced_generations_may_commit, 250, 100),
+    "a fenced generation commits": Defect(fenced_generations_may_commit, 250, 150),
     "a commit in the name of the next generation": Defect(members_commit_in_the_name_of_the_next_generation, 350, 16),
     "markers lost": Defect(markers_are_lost_with_the_coordinator, 40),
     "a late batch not verified": Defect(what_comes_late_is_not_verified, 40),
