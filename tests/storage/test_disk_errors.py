@@ -16,9 +16,10 @@ from headrace.storage.disk import DiskError, DiskFull, TooManyOpenFiles
 from headrace.storage.log import Log
 from headrace.storage.recovery import Saved
 from headrace.storage.scan import LogDamaged
-from headrace.testing.disk import FaultyDisk
+from headrace.testing.disk import FaultyDisk, Platter
 from tests.storage.batches import START_MS, batch
 from tests.storage.logs import open_at, values_in
+from tests.storage.nodes import TOPIC_ID, Node
 
 COUNT = 20
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, retention_bytes=700, file_delete_delay_ms=10)
@@ -236,3 +237,38 @@ def test_retention_that_fails_brings_nothing_back_at_a_restart(kind: type[DiskEr
 def disk_of(log: Log) -> FaultyDisk:
     assert isinstance(log.place.disk, FaultyDisk)
     return log.place.disk
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_full_disk_cut_off_does_not_come_back_inside_the_log(seed: int) -> None:
+    """A part of a refused batch, at the end of a segment that is closed next, and before which a stop was clean."""
+    node = Node([FaultyDisk(Platter(seed=seed))], config=CONFIG)
+    first = node.directories.create("t", 0, TOPIC_ID)
+    first.append_as_leader(memoryview(batch(b"first" * 30)), 2, START_MS)
+    values = values_in(first)
+    node.stop()
+    node = node.restart(config=CONFIG)
+    (disk,), log = node.disks, node.directories.log("t", 0)
+    assert isinstance(disk, FaultyDisk)
+    assert log is not None
+    disk.faults.capacity_bytes = disk.platter.used_bytes() + 100
+    with pytest.raises(Refused):
+        append(log, b"refused" * 30)
+    disk.faults.capacity_bytes = None
+    log.append_as_leader(memoryview(batch(b"second" * 80)), 2, START_MS)
+    assert len(log.segments) == 2
+    disk.sync_directory("t-0")
+    found = node.restart(power_lost=True, config=CONFIG).directories.log("t", 0)
+    assert found is not None
+    assert values_in(found)[:1] == values
+
+
+def test_a_log_that_ends_before_its_start_has_nothing_of_its_old_segments_to_sync() -> None:
+    disk, log, _ = filled()
+    for number in range(COUNT):
+        log.append_as_leader(memoryview(batch(b"%d" % number + b"v" * 150)), 1, START_MS)
+    log = open_at(disk.restart(), CONFIG, Saved(log_start_offset=1000))
+    assert (log.log_start_offset, log.log_end_offset) == (1000, 1000)
+    log.append_as_leader(memoryview(batch(b"v")), 1, START_MS)
+    log.flush(durable)
+    assert log.flushed_offset == 1001

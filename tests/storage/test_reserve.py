@@ -62,15 +62,17 @@ def test_a_small_file_that_finds_no_room_takes_of_it_and_nobody_gets_the_rest() 
     full(disk).replace(PATH, bytes(1000))
     assert disk.read(PATH) == bytes(1000)
     assert (disk.has_reserve, disk.is_tight) == (True, True)
-    little_bytes = disk.reserve_bytes() // 16
-    assert disk.stat(RESERVE_FILE).size == disk.reserve_bytes() - 1000 - little_bytes
-    assert disk.free() == little_bytes
+    part_bytes = disk.reserve_bytes() // 16
+    kept_bytes = disk.stat(RESERVE_FILE).size
+    assert kept_bytes == 11 * part_bytes
+    assert part_bytes <= disk.free() < 2 * part_bytes
     full(disk).replace(PATH, bytes(1500))
-    disk.remove(PATH)
-    full(disk).replace(PATH, bytes(1000))
     with pytest.raises(DiskFull):
         disk.replace(PATH, bytes(disk.reserve_bytes()))
-    assert disk.read(PATH) == bytes(1000)
+    assert disk.read(PATH) == bytes(1500)
+    # What did not fit has left nothing that takes the room of the next.
+    assert disk.has_reserve
+    full(disk).replace("another", bytes(500))
     assert disk.is_tight
 
 
@@ -122,7 +124,8 @@ def test_records_never_take_it_and_wait_until_it_is_there_again() -> None:
     assert "full" in str(refusal(log))
     with pytest.raises(Refused, match="full"):
         node.directories.create("u", 0, bytes(16))
-    disk.faults.capacity_bytes = disk.platter.used_bytes() + 2 * disk.reserve_bytes() - 1
+    others_bytes = disk.platter.used_bytes() - disk.stat(RESERVE_FILE).size
+    disk.faults.capacity_bytes = others_bytes + 2 * disk.reserve_bytes() - 1
     refusal(log)
     disk.faults.capacity_bytes += 1
     append(log, b"second")
@@ -138,27 +141,57 @@ def test_without_room_for_it_at_the_start_records_wait() -> None:
     used_bytes = platter.platter.used_bytes()
     disk = platter.restart(faults=Faults(capacity_bytes=used_bytes + platter.reserve_bytes()))
     find_reserve(disk)
-    assert (disk.has_reserve, disk.is_tight, disk.exists(RESERVE_FILE)) == (False, True, False)
+    assert (disk.has_reserve, disk.is_tight, disk.stat(RESERVE_FILE).size) == (False, True, 0)
     disk.faults.capacity_bytes = None
     require_room(disk, "t-0")
     assert (disk.has_reserve, disk.is_tight) == (True, False)
 
 
-def test_one_that_can_not_be_made_after_all_is_not_left_in_part() -> None:
+def test_what_is_free_is_found_out_by_taking_it() -> None:
+    """A system tells others than root less, and some tell nothing."""
+
+    class Modest(FaultyDisk):
+        def free_bytes(self) -> int:
+            return 0
+
+    disk = Modest()
+    find_reserve(disk)
+    assert (disk.has_reserve, disk.is_tight) == (True, False)
+    full(disk).replace(PATH, bytes(1000))
+    assert disk.stat(RESERVE_FILE).size > disk.reserve_bytes() // 2
+    disk.faults.capacity_bytes = None
+    require_room(disk, "t-0")
+    assert disk.stat(RESERVE_FILE).size == disk.reserve_bytes()
+
+
+def test_a_part_stays_while_there_is_no_room_for_all() -> None:
     disk = FaultyDisk()
-    disk.is_tight = True
-    disk.faults.errors_at_calls[disk.calls + 3] = DiskFull  # after free_bytes and open
+    find_reserve(disk)
+    full(disk).replace(PATH, bytes(1000))
+    kept_bytes = disk.stat(RESERVE_FILE).size
     with pytest.raises(DiskFull):
         require_room(disk, "t-0")
-    assert not disk.exists(RESERVE_FILE)
-    require_room(disk, "t-0")
+    assert (disk.has_reserve, disk.stat(RESERVE_FILE).size) == (True, kept_bytes)
+
+
+def test_a_record_that_is_in_the_log_is_acknowledged_again_on_a_tight_disk() -> None:
+    node = Node()
+    disk, log = disk_of(node), node.directories.create("t", 0, TOPIC_ID)
+    append(log, b"v", producer_id=9, producer_epoch=0, base_sequence=0)
+    full(disk)
+    node.checkpoint()
+    assert disk.is_tight
+    append(log, b"v", producer_id=9, producer_epoch=0, base_sequence=0)
+    with pytest.raises(Refused):
+        append(log, b"v", producer_id=9, producer_epoch=0, base_sequence=1)
+    assert log.log_end_offset == 1
 
 
 def test_where_nothing_can_be_kept_back_records_are_taken_all_the_same() -> None:
     disk = FaultyDisk()
-    disk.faults.errors_at_calls[disk.calls + 4] = DiskError  # after stat, free_bytes and open
+    disk.faults.errors_at_calls[disk.calls + 4] = DiskError  # after stat, open and size
     find_reserve(disk)
-    assert (disk.has_reserve, disk.is_tight, disk.exists(RESERVE_FILE)) == (False, False, False)
+    assert (disk.has_reserve, disk.is_tight, disk.stat(RESERVE_FILE).size) == (False, False, 0)
 
 
 def essential(disk: Disk, config: LogConfig = SMALL) -> Log:
@@ -176,7 +209,7 @@ def test_what_is_essential_takes_it_and_goes_on_while_others_wait(before: int) -
     for number in range(before, before + 5):
         append(log, b"%d" % number + bytes(10))
     assert (disk.is_tight, len(values_in(log))) == (True, before + 5)
-    disk.remove(RESERVE_FILE)
+    disk.open(RESERVE_FILE).truncate(0)
     full(disk)
     assert refusal(log).error is Error.KAFKA_STORAGE_ERROR
     assert log.offline is None

@@ -250,6 +250,10 @@ class Disk(ABC):
             file.truncate(0)
             file.write(0, [content])
             file.datasync()
+        except DiskFull:
+            with suppress(DiskError):
+                file.truncate(0)  # what it took others may need
+            raise
         finally:
             file.close()
         self.rename(path + TEMPORARY_SUFFIX, path)
@@ -336,25 +340,46 @@ class Disk(ABC):
             logger.error("%s is full, and takes no records until there is room: to delete topics makes some", self.root)
         self.has_reserve, self.is_tight = False, True
         with suppress(DiskError):  # then there is no room
-            self.remove(RESERVE_FILE)
+            self._cut_reserve()
         try:
             yield
         finally:
             with suppress(DiskError):
-                whole_bytes = self.reserve_bytes()
-                little_bytes = whole_bytes // 16  # stays free, for directories and the like
-                left_bytes = min(whole_bytes, self.free_bytes() - little_bytes)
-                if left_bytes >= little_bytes:
-                    self.keep_reserve(left_bytes)
+                self._keep_rest()
 
-    def keep_reserve(self, size_bytes: int) -> None:
-        """Makes the file as large, or larger."""
+    def keep_reserve(self, size_bytes: int, spare_bytes: int) -> None:
+        """Makes the file as large, if there is room for so much more beside it: that is found out by taking it.
+
+        What a system says is free may not be what this process may take, which may be more, or less.
+        """
         file = self.open(RESERVE_FILE, create=True)
         try:
-            file.preallocate(size_bytes)
+            found_bytes = file.size()
+            try:
+                file.preallocate(size_bytes + spare_bytes)
+            except DiskError:
+                file.truncate(found_bytes)  # a part of it may be taken
+                raise
+            file.truncate(size_bytes)
         finally:
             file.close()
         self.has_reserve = True
+
+    def _cut_reserve(self) -> None:
+        """Its name stays, which takes room of another kind."""
+        file = self.open(RESERVE_FILE)
+        try:
+            file.truncate(0)
+        finally:
+            file.close()
+
+    def _keep_rest(self) -> None:
+        """As many sixteenths as there are, but one, which stays free for directories and the like."""
+        part_bytes = self.reserve_bytes() // 16
+        for parts in range(15, 0, -1):
+            with suppress(DiskFull):
+                self.keep_reserve(parts * part_bytes, part_bytes)
+                return
 
     @abstractmethod
     def lock(self) -> Lock:

@@ -210,8 +210,6 @@ class Log:
         disk = self.place.disk
         if self.offline is not None or disk.offline is not None:
             raise self._refusal()
-        if disk.is_tight:
-            self._require_room(now_ms)
         if prepared is not None and prepared.rules is self.rules:
             content, batches, now_ms = prepared.content, prepared.batches, prepared.now_ms
         else:
@@ -231,6 +229,8 @@ class Log:
                     0,
                     is_duplicate=True,
                 )
+        if disk.is_tight:
+            self._require_room(now_ms)
         self._write(content, batches, next_offset, now_ms, transaction_version)
         return Appended(
             first_offset,
@@ -431,6 +431,8 @@ class Log:
             self.activate(active)
         if self._config.preallocate:
             active.file.truncate(active.size_bytes)
+        if active.is_cut:  # nothing looks at the end of a closed one again
+            active.file.datasync()
         side_files = active.persist_indexes()
         side_files += self.aborted.note(active.base_offset, active.aborted_count())
         try:

@@ -516,7 +516,7 @@ class LogDirectory:
             if is_urgent and log.log_start_offset == log.log_end_offset:  # what is being written goes too
                 self.disk.with_reserve(lambda: log.roll(now_ms))
             log.retain(now_ms)
-        except DiskError as error:
+        except (DiskError, Refused) as error:
             logger.error("%s can't be looked after: %s", log.place.folder, error)
 
     def expire_producers(self, expiration_ms: int) -> Iterator[None]:

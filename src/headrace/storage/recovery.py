@@ -405,7 +405,9 @@ class _Recovery:
 
     def drop(self, start: int) -> None:
         """Removes segments from a number on, the newest first, so that a crash in between leaves no gap."""
-        for segment in reversed(self.segments.replace(start, len(self.segments), [])):
+        gone = self.segments.replace(start, len(self.segments), [])
+        self.rebuilt = [found for found in self.rebuilt if found[0] not in gone]
+        for segment in reversed(gone):
             logger.warning("%s is removed after an unclean stop", segment.full_path())
             segment.mark_deleted()
             self.snapshots.mark_deleted(segment.base_offset)

@@ -1,15 +1,14 @@
 """A little room on each disk that records can't take: what leads out of a full disk has it.
 
 To delete a topic or its records takes a record of metadata and a checkpoint, and so does a start. A file holds room for
-them: when they find none it goes, they are written, and it is made again of what is left (`Disk.spent_reserve`), so
-that nobody else takes that. From then on no records are taken, which would eat what others free, until there is room
-for twice as much as is kept; then the file is made whole.
+them: when they find none it is cut, they are written, and it takes what is left (`Disk.spent_reserve`), so that nobody
+else does. From then on no records are taken, which would eat what others free, until there is room for twice as much as
+is kept; then the file is made whole.
 """
 
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
 
 from headrace.storage.disk import RESERVE_FILE, Disk, DiskError, DiskFull, FileVanished
 
@@ -45,16 +44,11 @@ def is_scarce(disk: Disk) -> bool:
 
 def _make(disk: Disk) -> bool:
     """Makes it whole; False while there is no room. A file system that keeps nothing back has room all the same."""
-    if is_scarce(disk):
-        return False
-    had_reserve = disk.has_reserve
+    size_bytes = disk.reserve_bytes()
     try:
-        disk.keep_reserve(disk.reserve_bytes())
+        disk.keep_reserve(size_bytes, size_bytes)
+    except DiskFull:
+        return False
     except DiskError as error:
-        if not had_reserve:
-            with suppress(DiskError):
-                disk.remove(RESERVE_FILE)
-        if isinstance(error, DiskFull):
-            return False
         logger.warning("nothing is kept back for the time when the disk is full: %s", error)
     return True

@@ -18,6 +18,7 @@ cdef class Segment:
     cdef public object created_ms
     cdef public bint has_index_files
     cdef public bint has_transaction_index
+    cdef public bint is_cut
     cdef public bint is_deleted
     cdef public object modified_ms
     cdef public object place

@@ -42,6 +42,7 @@ class Segment:
         "created_ms",
         "has_index_files",
         "has_transaction_index",
+        "is_cut",
         "is_deleted",
         "modified_ms",
         "place",
@@ -60,6 +61,8 @@ class Segment:
         self.has_index_files = True
         """The offset or the time index has a file. Without batches it needs none."""
         self.has_transaction_index = False
+        self.is_cut = False
+        """What a failed write left was cut off: a loss of power may bring it back, until the next sync."""
         self.is_deleted = False
         """Its batches have a name by which no start takes them for a segment."""
         self._file: File | None = None
@@ -218,6 +221,7 @@ class Segment:
 
     def cut_back(self) -> None:
         """After a write that raised: what of it is in the file goes."""
+        self.is_cut = True
         self.file.truncate(self.size_bytes)
 
     def cut(self, position: int, offset: int) -> None:
