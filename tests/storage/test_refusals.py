@@ -13,7 +13,7 @@ def test_refusals_are_told_of_at_once_and_then_by_their_number(caplog: pytest.Lo
         refusals.note("t-0 refuses an append", OSError("no room"), now_ms)
     assert [record.getMessage() for record in caplog.records] == [
         "t-0 refuses an append: no room",
-        "t-0 refuses an append: no room (and 2 more were refused on this disk since this was last said)",
+        "t-0 refuses an append: no room (and 2 more since this was last said)",
     ]
 
 

@@ -92,7 +92,7 @@ def test_hazard_15_a_log_that_a_full_disk_kept_closed_is_opened_when_there_is_ro
     assert node.directories.why_offline("t", 0) is None
     assert [text for text in caplog.messages if text.startswith("t-0 ")] == [
         "t-0 is offline as long as this lasts: /disk0/t-0/partition.metadata.tmp can't grow because the disk is full; "
-        "free space on it or shorten the retention of its topics",
+        "free space on it, or delete or trim topics",
         "t-0 is online again; it ends at offset 30",
     ]
     append(log, b"new")

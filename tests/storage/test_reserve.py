@@ -228,6 +228,29 @@ def test_on_a_full_disk_what_is_deleted_goes_at_once() -> None:
     assert [name[0] for name in disk.names() if name.endswith("-delete")] == ["t"]
 
 
+@pytest.mark.parametrize("is_full", [True, False])
+def test_on_a_full_disk_retention_makes_room_at_once(is_full: bool) -> None:
+    config = LogConfig(segment_bytes=1000, retention_bytes=1000, file_delete_delay_ms=60_000)
+    node = Node(config=config)
+    disk, log = disk_of(node), node.directories.create("t", 0, TOPIC_ID)
+    for _ in range(30):
+        append(log, bytes(200))
+    log.set_high_watermark(log.log_end_offset)
+    if is_full:
+        full(disk)
+    node.look_after()
+    node.drain()
+    assert any(name.endswith(".deleted") for name in disk.names("t-0")) is not is_full
+
+
+def test_how_much_room_is_wanted_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    disk = FaultyDisk()
+    find_reserve(disk)
+    for _ in range(3):
+        full(disk).replace(PATH, bytes(500))
+    assert caplog.messages == ["/disk is full, and takes no records until 8 KiB are free: delete or trim topics"]
+
+
 def test_on_a_real_disk_it_holds_blocks(tmp_path: Path) -> None:
     disk = LocalDisk(str(tmp_path))
     find_reserve(disk)

@@ -24,6 +24,7 @@ def set_up(stream: TextIO, levels: Sequence[str], form: str) -> None:
         handler.setFormatter(JsonFormatter())
     else:
         handler.setFormatter(HumanFormatter(coloured=is_terminal))
+    logging.raiseExceptions = False  # of a log that can't be written, to a full disk say
     root = logging.getLogger(_ROOT)
     root.handlers, root.propagate = [handler], False
     root.setLevel(logging.INFO)

@@ -40,6 +40,7 @@ from headrace.protocol.message import Message
 from headrace.replica.partition import Partition
 from headrace.replica.waits import Wait, Waits
 from headrace.storage.append import Appended, Prepared
+from headrace.storage.refusals import Refusals
 from headrace.storage.workers import Workers
 
 logger = logging.getLogger(__name__)
@@ -58,6 +59,8 @@ Batch = tuple[ProducerStamp | None, list[Row]]
 class Host(Protocol):
     """What a shard needs of its runtime."""
 
+    topic: str
+    refusals: Refusals
     waits: Waits
     slices: Slices
     workers: Workers
@@ -193,18 +196,15 @@ class HostedShard:
         self.refusal = Error.COORDINATOR_NOT_AVAILABLE
         # Of another leader the partition hears first, and then the runtime, which ends this.
         is_resigned = isinstance(error, Refused) and error.error is Error.NOT_LEADER_OR_FOLLOWER
-        log = logger.debug if is_resigned else logger.error
-        log("shard %d of %s is loaded again in %d ms: %s", self.index, self._name, pause_ms, error)
+        if not is_resigned:
+            problem = f"shard {self.index} of {self._host.topic} can't be used, and is loaded again soon"
+            self._host.refusals.note(problem, error, self._host.now_ms())
         self._back_off = self._host.waits.after_ms(pause_ms, self._back)
 
     def _back(self) -> None:
         self._back_off = None
         if not self._is_ended:
             self.load()
-
-    @property
-    def _name(self) -> str:
-        return "a state topic" if self._partition is None else self._partition.topic
 
     # ----------------------------------------------------------------------------------------------------------- asking
 
@@ -223,7 +223,7 @@ class HostedShard:
             self._take(Outcome(effects=[_Refusal(reply, refused.error, refused.text)]), now_ms)
             return
         except Exception:
-            logger.exception("a request to shard %d of %s failed", self.index, self._name)
+            logger.exception("a request to shard %d of %s failed", self.index, self._host.topic)
             reply.refuse(Error.UNKNOWN_SERVER_ERROR)
             return
         self._take(outcome, now_ms)
@@ -268,7 +268,7 @@ class HostedShard:
         try:
             outcome = event()
         except Exception as error:
-            logger.exception("an event of shard %d of %s failed", self.index, self._name)
+            logger.exception("an event of shard %d of %s failed", self.index, self._host.topic)
             self._fail(Error.UNKNOWN_SERVER_ERROR, error)
         else:
             self._take(outcome, now_ms)
@@ -295,7 +295,7 @@ class HostedShard:
                 size_bytes += one.size_bytes
                 offset += len(place) - count
         except Exception as error:
-            logger.exception("a request to shard %d of %s that came again failed", self.index, self._name)
+            logger.exception("a request to shard %d of %s that came again failed", self.index, self._host.topic)
             self._fail(Error.UNKNOWN_SERVER_ERROR, error)
             for one in asked:
                 one.refuse(Error.UNKNOWN_SERVER_ERROR)
@@ -309,7 +309,7 @@ class HostedShard:
                 if not self._add(outcome, now_ms):
                     return
             except Exception as error:
-                logger.exception("a record of shard %d of %s can't be replayed", self.index, self._name)
+                logger.exception("a record of shard %d of %s can't be replayed", self.index, self._host.topic)
                 self._waiting.append((self._next_offset, 0.0, outcome))
                 self._fail(Error.UNKNOWN_SERVER_ERROR, error)
                 return
@@ -351,7 +351,7 @@ class HostedShard:
         if total > limit and (outcome.is_atomic or max(sizes) > limit):
             logger.error(
                 "shard %d of %s was to write %d bytes at once, and max.message.bytes is %d",
-                *(self.index, self._name, total, limit + _BATCH_OVERHEAD_BYTES),
+                *(self.index, self._host.topic, total, limit + _BATCH_OVERHEAD_BYTES),
             )
             refused = [_Refusal(reply, Error.UNKNOWN_SERVER_ERROR) for reply, _ in outcome.replies]
             self._take(Outcome(effects=[*refused]), now_ms)
@@ -400,7 +400,7 @@ class HostedShard:
             self._fail(coordinator_error(refused.error), refused)
             return
         except Exception as error:  # other shards write after this one
-            logger.exception("shard %d of %s can't be written", self.index, self._name)
+            logger.exception("shard %d of %s can't be written", self.index, self._host.topic)
             self._fail(Error.UNKNOWN_SERVER_ERROR, error)
             return
         self._wait_for(partition, first_offset)
@@ -463,7 +463,7 @@ class HostedShard:
             try:
                 reply(message)
             except Exception:
-                logger.exception("a reply of shard %d of %s can't be sent", self.index, self._name)
+                logger.exception("a reply of shard %d of %s can't be sent", self.index, self._host.topic)
         for effect in outcome.effects:
             if type(effect) is _Refusal:
                 effect.reply.refuse(effect.error, effect.text)
@@ -527,7 +527,7 @@ class HostedShard:
             try:
                 outcome = shard.unloaded(self._host.now_ms())
             except Exception:
-                logger.exception("shard %d of %s can't be unloaded", self.index, self._name)
+                logger.exception("shard %d of %s can't be unloaded", self.index, self._host.topic)
             else:
                 self._tell(Outcome(replies=outcome.replies))
 

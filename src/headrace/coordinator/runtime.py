@@ -22,6 +22,7 @@ from headrace.protocol.compression import Compression
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
 from headrace.storage.append import Appended
+from headrace.storage.refusals import Refusals
 from headrace.storage.workers import Workers
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class Runtime(Generic[S]):
         "load_bytes",
         "now_ms",
         "partitions",
+        "refusals",
         "slices",
         "topic",
         "waits",
@@ -77,6 +79,7 @@ class Runtime(Generic[S]):
         `is_registered` says whether an image knows of this life of the broker: before that, it may be an old one.
         """
         self.topic = topic
+        self.refusals = Refusals()
         self.workers = workers
         self.waits = replicas.waits
         self.now_ms = replicas.now_ms

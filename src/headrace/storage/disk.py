@@ -330,15 +330,18 @@ class Disk(ABC):
             with self.spent_reserve():
                 return write()
 
+    def tighten(self) -> None:
+        """No records are taken from here on."""
+        if not self.is_tight:
+            room = f"{-(-2 * self.reserve_bytes() >> 10):,} KiB"
+            logger.error("%s is full, and takes no records until %s are free: delete or trim topics", self.root, room)
+        self.is_tight = True
+
     @contextmanager
     def spent_reserve(self) -> Iterator[None]:
-        """Whatever leads out of a full disk has the room that was kept for it; what that leaves is kept again.
-
-        No records are taken from here on.
-        """
-        if not self.is_tight:
-            logger.error("%s is full, and takes no records until there is room: to delete topics makes some", self.root)
-        self.has_reserve, self.is_tight = False, True
+        """Whatever leads out of a full disk has the room that was kept for it; what that leaves is kept again."""
+        self.has_reserve = False
+        self.tighten()
         with suppress(DiskError):  # then there is no room
             self._cut_reserve()
         try:
@@ -438,7 +441,7 @@ class DiskError(HeadraceError):
 class DiskFull(DiskError):
     """Nothing more fits. The partial write is to be cut; the log stays online and refuses."""
 
-    advice = "can't grow because the disk is full; free space on it or shorten the retention of its topics"
+    advice = "can't grow because the disk is full; free space on it, or delete or trim topics"
 
 
 class DiskReadOnly(DiskError):

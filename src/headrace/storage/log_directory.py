@@ -496,7 +496,7 @@ class LogDirectory:
         for log in list(self.logs.values()):
             if self.offline is None and log.offline is None:
                 self._retain(log, now_ms)
-                if paths := log.take_doomed(now_ms):
+                if paths := log.take_doomed() if is_scarce(self.disk) else log.take_doomed(now_ms):
                     self.removals.remove_files(paths)
             yield
         yield from self.removals.remove_due(now_ms)

@@ -1,4 +1,4 @@
-"""What a disk has no room for, appends above all: the first is told of at once, and those after it by their number.
+"""What fails again and again, as appends on a full disk: the first is told of at once, others by their number.
 
 Clients try again, thousands of times a minute, and a log of those would fill a disk by itself.
 """
@@ -15,7 +15,7 @@ SILENT_MS: Final = 60_000
 
 
 class Refusals:
-    """Those of one disk."""
+    """Those of one disk, or of whoever else fails in one way at a time."""
 
     __slots__ = ("_kind", "_silent_until_ms", "_untold")
 
@@ -31,7 +31,7 @@ class Refusals:
             self._untold += 1
             return
         if self._untold:
-            more = "and %d more were refused on this disk since this was last said"
+            more = "and %d more since this was last said"
             logger.error(f"%s: %s ({more})", problem, error, self._untold)
         else:
             logger.error("%s: %s", problem, error)

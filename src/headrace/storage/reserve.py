@@ -22,7 +22,8 @@ def find_reserve(disk: Disk) -> None:
     except FileVanished:
         found_bytes = 0
     disk.has_reserve = found_bytes > 0
-    disk.is_tight = found_bytes < disk.reserve_bytes() and not _make(disk)
+    if found_bytes < disk.reserve_bytes() and not _make(disk):
+        disk.tighten()
 
 
 def require_room(disk: Disk, path: str) -> None:
