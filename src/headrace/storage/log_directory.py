@@ -493,10 +493,11 @@ class LogDirectory:
     def look_after(self) -> Iterator[None]:
         """Retention and what is left to remove, one log at a time: the caller goes on when it has time."""
         now_ms = self._ports.now_ms()
+        is_urgent = is_scarce(self.disk)
         for log in list(self.logs.values()):
             if self.offline is None and log.offline is None:
                 self._retain(log, now_ms)
-                if paths := log.take_doomed() if is_scarce(self.disk) else log.take_doomed(now_ms):
+                if paths := log.take_doomed() if is_urgent else log.take_doomed(now_ms):
                     self.removals.remove_files(paths)
             yield
         yield from self.removals.remove_due(now_ms)
