@@ -13,12 +13,13 @@ from headrace.storage.inventory import is_log_directory
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.log import Log
 from headrace.storage.log_options import LogOptions
-from headrace.storage.reserve import find_reserve, require_room
+from headrace.storage.reserve import ASKS_EVERY_MS, find_reserve, require_room
 from headrace.testing.disk import Faults, FaultyDisk
 from tests.storage.logs import open_at, values_in
 from tests.storage.nodes import SMALL, TOPIC_ID, Node, append
 
 PATH = "a-checkpoint"
+NOW_MS = 1_700_000_000_000
 
 
 def full(disk: FaultyDisk) -> FaultyDisk:
@@ -86,7 +87,7 @@ def test_what_is_left_of_it_is_there_for_the_next_start() -> None:
     assert (disk.has_reserve, disk.is_tight, disk.stat(RESERVE_FILE).size) == (True, True, left_bytes)
     full(disk).replace(PATH, bytes(500))
     disk.faults.capacity_bytes = None
-    require_room(disk, "t-0")
+    require_room(disk, "t-0", NOW_MS)
     assert (disk.has_reserve, disk.is_tight) == (True, False)
     assert disk.stat(RESERVE_FILE).size == disk.reserve_bytes()
 
@@ -126,8 +127,13 @@ def test_records_never_take_it_and_wait_until_it_is_there_again() -> None:
         node.directories.create("u", 0, bytes(16))
     others_bytes = disk.platter.used_bytes() - disk.stat(RESERVE_FILE).size
     disk.faults.capacity_bytes = others_bytes + 2 * disk.reserve_bytes() - 1
+    disk.asked_room_ms = 0
     refusal(log)
     disk.faults.capacity_bytes += 1
+    calls = disk.calls
+    assert "full" in str(refusal(log))
+    assert disk.calls == calls, "room was looked for a moment ago"
+    disk.asked_room_ms -= ASKS_EVERY_MS
     append(log, b"second")
     assert (disk.has_reserve, disk.is_tight) == (True, False)
     assert [value for _, value in values_in(log)] == [b"first", b"second"]
@@ -143,7 +149,7 @@ def test_without_room_for_it_at_the_start_records_wait() -> None:
     find_reserve(disk)
     assert (disk.has_reserve, disk.is_tight, disk.stat(RESERVE_FILE).size) == (False, True, 0)
     disk.faults.capacity_bytes = None
-    require_room(disk, "t-0")
+    require_room(disk, "t-0", NOW_MS)
     assert (disk.has_reserve, disk.is_tight) == (True, False)
 
 
@@ -160,7 +166,7 @@ def test_what_is_free_is_found_out_by_taking_it() -> None:
     full(disk).replace(PATH, bytes(1000))
     assert disk.stat(RESERVE_FILE).size > disk.reserve_bytes() // 2
     disk.faults.capacity_bytes = None
-    require_room(disk, "t-0")
+    require_room(disk, "t-0", NOW_MS)
     assert disk.stat(RESERVE_FILE).size == disk.reserve_bytes()
 
 
@@ -170,7 +176,7 @@ def test_a_part_stays_while_there_is_no_room_for_all() -> None:
     full(disk).replace(PATH, bytes(1000))
     kept_bytes = disk.stat(RESERVE_FILE).size
     with pytest.raises(DiskFull):
-        require_room(disk, "t-0")
+        require_room(disk, "t-0", NOW_MS)
     assert (disk.has_reserve, disk.stat(RESERVE_FILE).size) == (True, kept_bytes)
 
 

@@ -211,7 +211,7 @@ class Lock(ABC):
 class Disk(ABC):
     """A folder of files. Everything above storage is handed one; the simulator hands in one that crashes."""
 
-    __slots__ = ("has_reserve", "is_tight", "offline", "on_offline", "refusals", "root", "sync_beats")
+    __slots__ = ("asked_room_ms", "has_reserve", "is_tight", "offline", "on_offline", "refusals", "root", "sync_beats")
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -227,6 +227,8 @@ class Disk(ABC):
         """There is room that only what leads out of a full disk may take; `reserve` keeps it."""
         self.is_tight = False
         """Some of that room is in use, or can't be had: no records are taken, and no logs made, until there is more."""
+        self.asked_room_ms = 0
+        """When that was last looked for."""
 
     @abstractmethod
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> File:

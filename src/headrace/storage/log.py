@@ -344,7 +344,7 @@ class Log:
         """The disk is tight, or was until now."""
         if not self.options.takes_reserve:
             try:
-                require_room(self.place.disk, self.place.folder)
+                require_room(self.place.disk, self.place.folder, now_ms)
             except DiskError as error:
                 raise self._write_failed(error, now_ms) from error
 

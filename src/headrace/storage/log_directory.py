@@ -297,7 +297,7 @@ class LogDirectory:
         """
         self.disk.promise()
         key = (topic, partition)
-        require_room(self.disk, folder or names.folder_name(*key))
+        require_room(self.disk, folder or names.folder_name(*key), self._ports.now_ms())
         assert is_future or key not in self.logs, "a partition is made once"
         folder = folder or names.folder_name(topic, partition)
         if not is_future:

@@ -9,10 +9,13 @@ is kept; then the file is made whole.
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from headrace.storage.disk import RESERVE_FILE, Disk, DiskError, DiskFull, FileVanished
 
 logger = logging.getLogger(__name__)
+
+ASKS_EVERY_MS: Final = 100
 
 
 def find_reserve(disk: Disk) -> None:
@@ -26,10 +29,15 @@ def find_reserve(disk: Disk) -> None:
         disk.tighten()
 
 
-def require_room(disk: Disk, path: str) -> None:
-    """Raises DiskFull while a disk is tight; it is none any more as soon as there is room again."""
+def require_room(disk: Disk, path: str, now_ms: int) -> None:
+    """Raises DiskFull while a disk is tight; it is none any more as soon as there is room again.
+
+    That is looked for now and then, and not by each of thousands of clients that try again.
+    """
     if disk.is_tight:
-        if not _make(disk):
+        is_asked = disk.asked_room_ms <= now_ms < disk.asked_room_ms + ASKS_EVERY_MS
+        disk.asked_room_ms = disk.asked_room_ms if is_asked else now_ms
+        if is_asked or not _make(disk):
             raise DiskFull(disk.full_path(path))
         logger.info("%s has room again, and takes records", disk.root)
         disk.is_tight = False
