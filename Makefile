@@ -7,7 +7,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help up test setup lint format types unit docs stubs site bench compat fuzz sim clean
+.PHONY: help up test setup lint format types unit docs stubs site bench bars compat fuzz sim clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,11 +53,14 @@ site: setup ## Render the docs as a web site in build/site
 	@$(BIN)/python -m pip install --quiet --no-build-isolation --constraint constraints.txt --editable '.[docs]'
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/site
 
-# The bare broker is one of those that are measured, and so is what bench/peers starts.
-BENCHES ?= $(subst /,.,$(basename $(filter-out bench/node/bare.py bench/peers/%,$(shell grep -l '^if __name__' bench/*/*.py))))
+# The bare broker is one of those that are measured, and so is what bench/peers starts; the bars run benches themselves.
+BENCHES ?= $(subst /,.,$(basename $(filter-out bench/node/bare.py bench/node/bars.py bench/peers/%,$(shell grep -l '^if __name__' bench/*/*.py))))
 
 bench: setup ## Measure against others, in one run; one of them: make bench BENCHES=bench.protocol.codec
 	@for bench in $(BENCHES); do printf '\n== %s\n' $$bench; $(BIN)/python -m $$bench $(ARGS) || exit 1; done
+
+bars: setup ## Hold a node to the bars of speed that we have set ourselves, in one table (an hour; goes on where it stopped)
+	@$(BIN)/python -m bench.node.bars $(ARGS)
 
 compat: setup ## Run Kafka's own Java tools and kcat against a node, and write docs/compat.md; some: make compat ARGS="groups"
 	@$(BIN)/python -m tests.compat.tools $(ARGS)

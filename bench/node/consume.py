@@ -7,10 +7,11 @@ data that is not in memory any more: one-record requests at 1,000 a second, alon
 
 from __future__ import annotations
 
-from typing import Final
+from functools import partial
+from typing import Final, NamedTuple
 
 from bench.node import load, peers
-from bench.node.report import Stolen, arguments_of, middle, ratio, say, show
+from bench.node.report import arguments_of, middle, ratio, say, show, undisturbed
 from bench.node.topics import topic_of
 
 CASES: Final = {
@@ -40,6 +41,7 @@ def throughput(
     """Each peer's data is written once, and read in turns."""
     work = work._replace(records=work.requests // load.PARTITIONS * load.PARTITIONS * work.batch)
     spent: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    stolen: dict[str, list[float]] = {}
     topics = {key: topic_of(peer, load.PARTITIONS) for key, peer in running.items()}
     named = {key: topic.__enter__() for key, topic in topics.items()}
     try:
@@ -48,7 +50,9 @@ def throughput(
         for _ in range(rounds):
             for client in clients:
                 for key, peer in running.items():
-                    spent.setdefault((client, key), []).append(read(peer, client, named[key], work))
+                    found, percent = undisturbed(partial(read, peer, client, named[key], work))
+                    spent.setdefault((client, key), []).append(found)
+                    stolen.setdefault(client, []).append(percent)
     finally:
         for topic in topics.values():
             topic.__exit__(None, None, None)
@@ -62,39 +66,52 @@ def throughput(
             line += [f"{work.records / wall[key] / 1000:,.0f}", f"{cpu[key] / work.records * 1e6:.2f}"]
         for key in others:
             line += [ratio(wall[key], wall[first]), ratio(cpu[first], cpu[key])]
+        line.append(f"{middle(stolen[client]):.1f}%")
         say("  ".join(line))
         lines.append(line)
     return lines
 
 
+class Replayed(NamedTuple):
+    alone: load.Result
+    beside: load.Result
+    taken_s: float
+
+
 def replay(peer: peers.Peer, gigabytes: float, acks: int, rounds: int) -> list[list[str]]:
     """p99 alone and beside the replay."""
     records = int(gigabytes * 1_000) * BULK.batch // load.PARTITIONS * load.PARTITIONS
-    alone, beside, taken_s, stolen = [], [], [], []
+    found, stolen = [], []
     with topic_of(peer, load.PARTITIONS) as cold, topic_of(peer, load.PARTITIONS) as probed:
         load.produce(peer.bootstrap, cold, BULK._replace(records=records)).result()
         peer.forget_cache()
         probe_s = max(PROBE_S_MIN, load.fetch(peer.bootstrap, cold, records // load.PARTITIONS).result().wall_s)
         probe = load.Work(100, 1, int(probe_s * PROBE_A_SECOND), acks)
-        for _ in range(rounds):
+
+        def once() -> Replayed:
             peer.forget_cache()
-            host = Stolen()
-            alone.append(load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result())
-            stolen_alone, host = host.percent(), Stolen()
+            alone = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
             replaying = load.fetch(peer.bootstrap, cold, records // load.PARTITIONS)
-            beside.append(load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result())
-            stolen.append(host.percent())
-            taken_s.append(replaying.result().wall_s)
+            beside = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
+            return Replayed(alone, beside, replaying.result().wall_s)
+
+        for _ in range(rounds):
+            one, percent = undisturbed(once)
+            found.append(one)
+            stolen.append(percent)
             say(
-                f"{peer.name}  acks={acks}  p99 {alone[-1].p99_ms:.2f} alone, {beside[-1].p99_ms:.2f} beside; "
-                f"stolen {stolen_alone:.1f}%, {stolen[-1]:.1f}%"
+                f"{peer.name}  acks={acks}  p99 {one.alone.p99_ms:.2f} alone, {one.beside.p99_ms:.2f} beside; "
+                f"stolen {percent:.1f}%"
             )
     lines = []
+    replayed = f"{gigabytes * 1000 / middle([one.taken_s for one in found]):,.0f}"
     for name in ("p50_ms", "p99_ms", "p999_ms"):
-        found = [middle([getattr(one, name) for one in results]) for results in (alone, beside)]
-        line = [peer.name, "all" if acks < 0 else str(acks), name, *(f"{value:.2f}" for value in found)]
-        replayed = f"{gigabytes * 1000 / middle(taken_s):,.0f}"
-        lines.append([*line, ratio(found[1], found[0]), replayed, f"{middle(stolen):.1f}%"])
+        alone, beside = (
+            middle([getattr(result, name) for result in results])
+            for results in ([one.alone for one in found], [one.beside for one in found])
+        )
+        line = [peer.name, "all" if acks < 0 else str(acks), name, f"{alone:.2f}", f"{beside:.2f}"]
+        lines.append([*line, ratio(beside, alone), replayed, f"{middle(stolen):.1f}%"])
         say("  ".join(lines[-1]))
     return lines
 
@@ -110,7 +127,8 @@ def main() -> None:
     for name in names:
         header += [f"{name} k/s", "CPU s/M"]
     for name in names[1:]:
-        header += [f"x {name}", "CPU ratio"]
+        header += [f"x {name}", f"CPU to {name}"]
+    header.append("stolen")
     with peers.running(names) as running:
         lines: list[list[str]] = []
         for name, work in CASES.items():
@@ -129,7 +147,7 @@ def main() -> None:
     conditions = (
         f"100 B records, one a request, {PROBE_A_SECOND:,}/s; {arguments.gigabytes * arguments.scale:g} GB in "
         "batches of 1 MB read from disk beside it by a raw client; acks=all: ours fsyncs, Kafka does not; "
-        "stolen: what the machine's host took of the processors beside the replay"
+        "stolen: what the machine's host took of the processors"
     )
     header = ["peer", "acks", "", "alone", "beside a replay", "ratio", "replay MB/s", "stolen"]
     if lines:

@@ -113,7 +113,7 @@ def measure(name: str, partitions: int, rounds: int, scale: float) -> None:
             ]
             conditions = f"topics of {TOPIC_PARTITIONS} partitions, a record in each"
             show(f"{partitions:,} partitions on one node: {name}", conditions, ["", "figure"], lines)
-            header = ["produce to one", f"among {partitions:,} k/s", "alone k/s", "ratio", "CPU ratio"]
+            header = ["produce to one", f"among {partitions:,} k/s", "alone k/s", "ratio", "CPU to alone"]
             conditions = f"raw client, acks=1, 1 connection, {load.IN_FLIGHT} requests in flight"
             show(f"Produce to one of many: {name}", conditions, header, produce(crowded, single, rounds, scale))
         finally:

@@ -7,10 +7,11 @@ Every measurement has a topic of its own, which is gone from disk and memory bef
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final, NamedTuple
 
 from bench.node import load, peers
-from bench.node.report import arguments_of, middle, ratio, say, show
+from bench.node.report import arguments_of, middle, ratio, say, show, undisturbed
 from bench.node.topics import topic_of
 
 CASES: Final = {
@@ -43,11 +44,14 @@ def row(
     running: dict[str, peers.Peer], client: str, name: str, work: load.Work, rounds: int, in_flight: int
 ) -> list[str]:
     spent: dict[str, list[Spent]] = {peer: [] for peer in running}
+    stolen: list[float] = []
     for _ in range(rounds):
         for peer in running.values():
-            spent[peer.name].append(measure(peer, client, work, in_flight))
-    wall = {peer: middle([one.wall_s for one in found]) for peer, found in spent.items()}
-    cpu = {peer: middle([one.cpu_s for one in found]) for peer, found in spent.items()}
+            found, percent = undisturbed(partial(measure, peer, client, work, in_flight))
+            spent[peer.name].append(found)
+            stolen.append(percent)
+    wall = {peer: middle([one.wall_s for one in all_of]) for peer, all_of in spent.items()}
+    cpu = {peer: middle([one.cpu_s for one in all_of]) for peer, all_of in spent.items()}
     first, *others = running
     cells = [name]
     for key in running:
@@ -55,6 +59,7 @@ def row(
     for other in others:
         cells += [ratio(wall[other], wall[first]), ratio(cpu[first], cpu[other])]
     cells.append(f"{middle([one.client_cpu_s for one in spent[first]]) / wall[first]:.2f}")
+    cells.append(f"{middle(stolen):.1f}%")
     say(f"{client}, acks={work.acks}: " + "  ".join(cells))
     return cells
 
@@ -71,8 +76,8 @@ def main() -> None:
     for name in names:
         header += [f"{name} k/s", "CPU s/M"]
     for name in names[1:]:
-        header += [f"x {name}", "CPU ratio"]
-    header.append("client's cores")
+        header += [f"x {name}", f"CPU to {name}"]
+    header += ["client's cores", "stolen"]
     with peers.running(names) as running:
         for client in arguments.clients.split(","):
             for acks in map(int, arguments.acks.split(",")):
