@@ -1,4 +1,4 @@
-"""Where we stand, in one table: `python -m bench.node.bars [--only latency,consume] [--again] [--markdown]`.
+"""Where we stand, in one table: `python -m bench.node.bars [--only latency] [--again] [--markdown]`.
 
 Runs the benches of a node, one after another, and holds what they found to the bars that we have set ourselves. It
 takes an hour; what was stopped goes on with the bench that it was at. `--again` begins anew. Ends with 1 if a bar was
@@ -12,6 +12,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -25,13 +26,14 @@ KEPT: Final = TABLES.with_name("bars.jsonl")
 STEPS: Final = {
     "footprint": ("bench.node.footprint", "--rounds", "3"),
     "partitions": ("bench.node.partitions", "--rounds", "4", "--scale", "0.5"),
-    "produce": ("bench.node.throughput", "--rounds", "5", "--clients", "librdkafka"),
-    "raw": ("bench.node.throughput", "--rounds", "5", "--clients", "raw", "--acks", "1", "--scale", "4"),
-    "consume": ("bench.node.consume", "--rounds", "6", "--gigabytes", "0"),
+    "acks=1": ("bench.node.throughput", "--clients", "librdkafka", "--acks", "1"),
+    "acks=all": ("bench.node.throughput", "--clients", "librdkafka", "--acks=-1", "--peers", "ours,kafka"),
+    "raw": ("bench.node.throughput", "--clients", "raw", "--acks", "1", "--peers", "ours,bare", "--scale", "4"),
+    "consume": ("bench.node.consume", "--rounds", "6", "--gigabytes", "0", "--peers", "ours,kafka"),
     "replay": ("bench.node.consume", "--rounds", "6", "--cases", "replay", "--peers", "ours"),
-    "latency": ("bench.node.latency", "--rounds", "5", "--scale", "0.5"),
+    "latency": ("bench.node.latency", "--scale", "0.5"),
 }
-"""By name, what is run for it. Raw clients write 4 GB a round: of less the bare loop's never reaches the disk."""
+"""By name, what is run for it. The raw client writes 4 GB a round: of less the bare loop's never reaches the disk."""
 
 
 class Bar(NamedTuple):
@@ -130,25 +132,26 @@ def run(name: str) -> None:
 def judge(tables: Tables, as_markdown: bool) -> bool:
     """Shows what came out; whether all that was measured is as it should be."""
     header = ("", "of", "what", "bar", "found", "")
-    lines = []
-    missed = 0
+    lines: list[tuple[str, ...]] = []
+    verdicts: Counter[str] = Counter()
+    title = ""
     for bar in _bars():
         found = tables.find(bar)
         verdict = "not measured" if found is None else "met" if bar.is_met(found) else "MISSED"
-        missed += verdict == "MISSED"
-        lines.append(
-            (bar.title, ", ".join(bar.row), bar.column, bar.text, "" if found is None else f"{found:g}", verdict)
-        )
+        verdicts[verdict] += 1
+        name, title = "" if bar.title == title else bar.title, bar.title
+        lines.append((name, ", ".join(bar.row), bar.column, bar.text, "" if found is None else f"{found:g}", verdict))
     if as_markdown:
         print("\n".join("| " + " | ".join(line) + " |" for line in (header, ("---",) * len(header), *lines)))
-        return not missed
-    table = Table(title="Bars", title_justify="left")
-    for name in header:
-        table.add_column(name, justify="right" if name == "found" else "left")
-    for line in lines:
-        table.add_row(*line, style="bold red" if line[-1] == "MISSED" else None)
-    console.print(table)
-    return not missed
+    else:
+        count = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        table = Table(title="Bars", caption=count, title_justify="left", caption_justify="left")
+        for column in header:
+            table.add_column(column, justify="right" if column == "found" else "left")
+        for line in lines:
+            table.add_row(*line, style="bold red" if line[-1] == "MISSED" else None)
+        console.print(table)
+    return not verdicts["MISSED"]
 
 
 def main() -> int:

@@ -23,7 +23,7 @@ T = TypeVar("T")
 WIDTH: Final = 170
 TABLES: Final = Path(__file__).parents[2] / "build" / "bench" / "tables.jsonl"
 CALM_PERCENT: Final = 1.0
-CALM_TRIES: Final = 3
+CALM_TRIES: Final = 2
 console: Final = Console(width=None if Console().is_terminal else WIDTH)
 
 
@@ -71,8 +71,8 @@ class Stolen:
 def undisturbed(measure: Callable[[], T]) -> tuple[T, float]:
     """What was measured while the host took little of the processors, and how many percent that was.
 
-    Where it took more, it is measured again, some times at most, and that with the least stolen counts. The rule is the
-    same for every peer, and looks at nothing else.
+    Where it took more, it is measured once again, and that with less stolen counts. The rule is the same for every
+    peer, and looks at nothing else.
     """
     tries: list[tuple[T, float]] = []
     while not tries or (tries[-1][1] > CALM_PERCENT and len(tries) < CALM_TRIES):
