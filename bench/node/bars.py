@@ -25,13 +25,13 @@ KEPT: Final = TABLES.with_name("bars.jsonl")
 
 STEPS: Final = {
     "footprint": ("bench.node.footprint", "--rounds", "3"),
-    "partitions": ("bench.node.partitions", "--rounds", "4", "--scale", "0.5"),
+    "partitions": ("bench.node.partitions", "--rounds", "6"),
     "acks=1": ("bench.node.throughput", "--clients", "librdkafka", "--acks", "1"),
     "acks=all": ("bench.node.throughput", "--clients", "librdkafka", "--acks=-1", "--peers", "ours,kafka"),
     "raw": ("bench.node.throughput", "--clients", "raw", "--acks", "1", "--peers", "ours,bare", "--scale", "4"),
     "consume": ("bench.node.consume", "--rounds", "6", "--gigabytes", "0", "--peers", "ours,kafka"),
-    "replay": ("bench.node.consume", "--rounds", "6", "--cases", "replay", "--peers", "ours"),
     "latency": ("bench.node.latency", "--scale", "0.5"),
+    "replay": ("bench.node.consume", "--rounds", "5", "--cases", "replay", "--peers", "ours"),
 }
 """By name, what is run for it. The raw client writes 4 GB a round: of less the bare loop's never reaches the disk."""
 
@@ -75,7 +75,7 @@ def _bars() -> Iterator[Bar]:
         ("10,000/s, acks=1", 0.1),
     ):
         yield Bar("Latency of an acknowledgement", (requests, "kafka"), "our p99 to it", most=most)
-    for records in ("1 KB, 1,000 a batch", "100 B, 9,000 a batch", "1 KB, 10 a batch"):
+    for records in ("1 KB, 1,000 a batch", "100 B, 9,000 a batch"):
         for client in ("raw", "librdkafka"):
             yield Bar("Consume", (records, client), "x kafka", least=1.0)
             yield Bar("Consume", (records, client), "CPU to kafka", most=0.7)

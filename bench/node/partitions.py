@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from bench.node import load, peers
-from bench.node.report import arguments_of, middle, ratio, say, show
+from bench.node.report import arguments_of, middle, ratio, say, show, undisturbed
 from bench.node.topics import make_topic, topic_of
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
@@ -71,21 +72,30 @@ def restart(peer: peers.Peer) -> tuple[float, float, float]:
     return stopped_s, peer.started_s, peer.cpu_s()
 
 
+def produce_once(peer: peers.Peer, work: load.Work) -> tuple[float, float]:
+    """Wall and the broker's CPU, in seconds."""
+    with topic_of(peer, 1) as topic:
+        before = peer.cpu_s()
+        result = load.produce(peer.bootstrap, topic, work, partitions=1).result()
+        return result.wall_s, peer.cpu_s() - before
+
+
 def produce(crowded: peers.Peer, single: peers.Peer, rounds: int, scale: float) -> list[list[str]]:
     lines = []
     for name, work in CASES.items():
         work = work._replace(records=int(work.records * scale))
         spent: dict[str, list[tuple[float, float]]] = {"crowded": [], "single": []}
+        stolen: list[float] = []
         for _ in range(rounds):
             for key, peer in (("crowded", crowded), ("single", single)):
-                with topic_of(peer, 1) as topic:
-                    before = peer.cpu_s()
-                    result = load.produce(peer.bootstrap, topic, work, partitions=1).result()
-                    spent[key].append((result.wall_s, peer.cpu_s() - before))
-        wall = {key: middle([one[0] for one in found]) for key, found in spent.items()}
-        cpu = {key: middle([one[1] for one in found]) for key, found in spent.items()}
+                found, percent = undisturbed(partial(produce_once, peer, work))
+                spent[key].append(found)
+                stolen.append(percent)
+        wall = {key: middle([one[0] for one in all_of]) for key, all_of in spent.items()}
+        cpu = {key: middle([one[1] for one in all_of]) for key, all_of in spent.items()}
         rates = [f"{work.records / wall[key] / 1000:,.0f}" for key in spent]
-        lines.append([name, *rates, ratio(wall["single"], wall["crowded"]), ratio(cpu["crowded"], cpu["single"])])
+        ratios = [ratio(wall["single"], wall["crowded"]), ratio(cpu["crowded"], cpu["single"])]
+        lines.append([name, *rates, *ratios, f"{middle(stolen):.1f}%"])
         say("  ".join(lines[-1]))
     return lines
 
@@ -113,7 +123,7 @@ def measure(name: str, partitions: int, rounds: int, scale: float) -> None:
             ]
             conditions = f"topics of {TOPIC_PARTITIONS} partitions, a record in each"
             show(f"{partitions:,} partitions on one node: {name}", conditions, ["", "figure"], lines)
-            header = ["produce to one", f"among {partitions:,} k/s", "alone k/s", "ratio", "CPU to alone"]
+            header = ["produce to one", f"among {partitions:,} k/s", "alone k/s", "ratio", "CPU to alone", "stolen"]
             conditions = f"raw client, acks=1, 1 connection, {load.IN_FLIGHT} requests in flight"
             show(f"Produce to one of many: {name}", conditions, header, produce(crowded, single, rounds, scale))
         finally:

@@ -1,4 +1,4 @@
-/* librdkafka as C programs use it: a producer or consumer whose loop costs next to nothing beside the library's own work.
+/* librdkafka as C programs use it: producers, or a consumer, whose loop costs next to nothing beside the library's own work.
  *
  *   rdkafka_load produce BOOTSTRAP TOPIC PARTITIONS RECORD_BYTES BATCH RECORDS ACKS
  *   rdkafka_load consume BOOTSTRAP TOPIC PARTITIONS RECORD_BYTES BATCH RECORDS ACKS
@@ -7,6 +7,7 @@
  * is declared here. Produce counts from the first record after one to each partition, consume from the first that came,
  * so that neither counts the connecting. Prints one JSON object.
  */
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -68,16 +69,30 @@ static void undelivered(rd_kafka_t *client, const rd_kafka_message_t *message, v
 
 /* Without a copy, and some at a time: else what is measured is how fast the library takes records in. */
 static void give(rd_kafka_topic_t *topic, int partition, char *value, int size, int count) {
-  static rd_kafka_message_t messages[GIVEN];
+  rd_kafka_message_t messages[GIVEN];
   for (int at = 0; at < count; at++) messages[at] = (rd_kafka_message_t){.payload = value, .len = size};
   if (rd_kafka_produce_batch(topic, partition, RD_KAFKA_MSG_F_BLOCK, messages, count) != count)
     fail("a record was refused");
 }
 
-static double produce(rd_kafka_conf_t *conf, char **arguments) {
-  int partitions = atoi(arguments[4]), size = atoi(arguments[5]);
-  long records = atol(arguments[7]);
-  char why[512], *value = malloc(size);
+/* A producer for each partition: one alone is bound by its own threads, and no broker would make a difference. */
+struct producer {
+  rd_kafka_t *client;
+  rd_kafka_topic_t *topic;
+  char *value;
+  int partition, size;
+  long records;
+};
+
+static rd_kafka_conf_t *configured(char **arguments) {
+  rd_kafka_conf_t *conf = rd_kafka_conf_new();
+  set(conf, "bootstrap.servers", arguments[2]);
+  return conf;
+}
+
+static struct producer begun(char **arguments, int partition, char *value, long records) {
+  char why[512];
+  rd_kafka_conf_t *conf = configured(arguments);
   set(conf, "acks", arguments[8]);
   set(conf, "linger.ms", atoi(arguments[6]) > 10 ? "50" : "5");
   set(conf, "batch.num.messages", arguments[6]);
@@ -88,22 +103,41 @@ static double produce(rd_kafka_conf_t *conf, char **arguments) {
   rd_kafka_t *client = rd_kafka_new(RD_KAFKA_PRODUCER, conf, why, sizeof why);
   if (!client) fail(why);
   rd_kafka_topic_t *topic = rd_kafka_topic_new(client, arguments[3], NULL);
+  int size = atoi(arguments[5]);
+  give(topic, partition, value, size, 1);
+  if (rd_kafka_flush(client, TIMEOUT_MS)) fail("nothing was acknowledged");
+  return (struct producer){client, topic, value, partition, size, records};
+}
+
+static void *send_all(void *opaque) {
+  struct producer *it = opaque;
+  for (long left = it->records; left > 0; left -= GIVEN)
+    give(it->topic, it->partition, it->value, it->size, left < GIVEN ? left : GIVEN);
+  if (rd_kafka_flush(it->client, TIMEOUT_MS)) fail("not all was acknowledged in time");
+  return NULL;
+}
+
+static double produce(char **arguments) {
+  int partitions = atoi(arguments[4]), size = atoi(arguments[5]);
+  char *value = malloc(size);
+  struct producer producers[partitions];
+  pthread_t threads[partitions];
   srandom(1);
   for (int at = 0; at < size; at++) value[at] = random();
-  for (int partition = 0; partition < partitions; partition++) give(topic, partition, value, size, 1);
-  if (rd_kafka_flush(client, TIMEOUT_MS)) fail("nothing was acknowledged");
+  for (int at = 0; at < partitions; at++)
+    producers[at] = begun(arguments, at, value, (atol(arguments[7]) + at) / partitions);
   double began = clock_s(CLOCK_MONOTONIC);
-  for (long number = 0; number < records; number += GIVEN)
-    give(topic, number / GIVEN % partitions, value, size, records - number < GIVEN ? records - number : GIVEN);
-  if (rd_kafka_flush(client, TIMEOUT_MS)) fail("not all was acknowledged in time");
+  for (int at = 0; at < partitions; at++)
+    if (pthread_create(&threads[at], NULL, send_all, &producers[at])) fail("there is no thread left");
+  for (int at = 0; at < partitions; at++) pthread_join(threads[at], NULL);
   return clock_s(CLOCK_MONOTONIC) - began;
 }
 
-static double consume(rd_kafka_conf_t *conf, char **arguments) {
+static double consume(char **arguments) {
   static rd_kafka_message_t *messages[TOGETHER];
   char why[512];
   long records = atol(arguments[7]), found = 0;
-  rd_kafka_t *client = rd_kafka_new(RD_KAFKA_CONSUMER, conf, why, sizeof why);
+  rd_kafka_t *client = rd_kafka_new(RD_KAFKA_CONSUMER, configured(arguments), why, sizeof why);
   if (!client) fail(why);
   rd_kafka_topic_t *topic = rd_kafka_topic_new(client, arguments[3], NULL);
   rd_kafka_queue_t *queue = rd_kafka_queue_new(client);
@@ -124,9 +158,7 @@ static double consume(rd_kafka_conf_t *conf, char **arguments) {
 
 int main(int count, char **arguments) {
   if (count != 9) fail("what it takes stands at the top of its source");
-  rd_kafka_conf_t *conf = rd_kafka_conf_new();
-  set(conf, "bootstrap.servers", arguments[2]);
-  double wall_s = (strcmp(arguments[1], "produce") ? consume : produce)(conf, arguments);
+  double wall_s = (strcmp(arguments[1], "produce") ? consume : produce)(arguments);
   printf("{\"wall_s\": %.6f, \"cpu_s\": %.6f}\n", wall_s, clock_s(CLOCK_PROCESS_CPUTIME_ID));
   fflush(stdout);
   _Exit(0); /* tearing the client down takes seconds and is not what is measured */

@@ -15,7 +15,7 @@ from bench.node.report import arguments_of, middle, ratio, say, show, undisturbe
 from bench.node.topics import topic_of
 
 CASES: Final = {
-    "100 B, 9,000 a batch": load.Work(100, 9_000, 4_500_000),
+    "100 B, 9,000 a batch": load.Work(100, 9_000, 9_000_000),
     "1 KB, 1,000 a batch": load.Work(1_000, 1_000, 1_000_000),
     "1 KB, 100 a batch": load.Work(1_000, 100, 400_000),
     "100 B, 10 a batch": load.Work(100, 10, 400_000),
@@ -98,7 +98,7 @@ def main() -> None:
                 in_flight = f", {arguments.in_flight} requests in flight on each" if client == "raw" else ""
                 conditions = f"{client} client, {load.PARTITIONS} partitions, 1 connection each{in_flight}; {fsync}"
                 if client != "raw":
-                    conditions = f"librdkafka, one producer, {load.PARTITIONS} partitions; {fsync}"
+                    conditions = f"librdkafka, {load.PARTITIONS} partitions, one producer each; {fsync}"
                 show(f"Produce, acks={level}, {client} client", conditions, header, rows)
 
 

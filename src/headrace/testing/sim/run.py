@@ -78,7 +78,9 @@ def _quiet(simulation: Simulation) -> Iterator[None]:
         for logger in loggers:
             logger.handlers, logger.propagate = [handler], False
             logger.setLevel(logging.INFO)
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited")  # a crash came before it was a task
+            yield
     finally:
         for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
             logger.handlers, logger.propagate = handlers, propagate
