@@ -17,7 +17,7 @@ from bench.node.topics import topic_of
 CASES: Final = {
     "100 B, 9,000 a batch": load.Work(100, 9_000, 9_000_000),
     "1 KB, 1,000 a batch": load.Work(1_000, 1_000, 1_000_000),
-    "1 KB, 100 a batch": load.Work(1_000, 100, 400_000),
+    "1 KB, 100 a batch": load.Work(1_000, 100, 1_000_000),
     "100 B, 10 a batch": load.Work(100, 10, 400_000),
     "100 B, 1 a request": load.Work(100, 1, 60_000),
 }

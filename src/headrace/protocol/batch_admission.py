@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """What a producer may send to a partition: exactly one sound batch of its own (Kafka 4's rules, Kafka's error codes).
 
 Everything here is decided by the header and the CRC, per batch and never per record; `record_admission` has the rules

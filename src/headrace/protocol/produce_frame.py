@@ -1,3 +1,4 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """The frames of a Produce request that comes again and again with other records: what of them is always the same. PURE.
 
 A producer that sends a batch of one partition in a request sends the same bytes before it each time, but for the

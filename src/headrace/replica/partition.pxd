@@ -34,3 +34,5 @@ cdef class Partition:
     @cython.locals(log=Log)
     cpdef _advance(self)
     cpdef when_committed(self, offset, reached)
+    cpdef bint must_wait(self, Appended appended, required_acks)
+    cpdef when_acknowledged(self, Appended appended, required_acks, reached)

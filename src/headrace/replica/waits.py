@@ -12,6 +12,7 @@ import logging
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
+from operator import itemgetter
 from typing import Final, Protocol, TypeAlias
 
 from headrace.errors import Error
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 CANCELLED_MIN: Final = 1000
 """Fewer cancelled entries than this are not worth a pass over the heap."""
+
+_OFFSET_OF: Final = itemgetter(0)
 
 Reached: TypeAlias = Callable[[Error], None]
 """Called with NONE when the offset is reached, or with why it will not be."""
@@ -131,7 +134,7 @@ class OffsetWaits:
         """Waits until everything before `offset` is there."""
         waiting = self._waiting
         if waiting and waiting[-1][0] > offset:  # a duplicate waits for what was appended before
-            insort(waiting, (offset, reached), key=lambda entry: entry[0])
+            insort(waiting, (offset, reached), key=_OFFSET_OF)
         else:
             waiting.append((offset, reached))
 

@@ -1,0 +1,7 @@
+cimport cython
+
+from headrace.protocol.batch cimport Batch
+
+
+@cython.locals(batch=Batch)
+cpdef admit(records, version)
