@@ -52,7 +52,7 @@ class Bar(NamedTuple):
         return f"at least {self.least:g}" if self.least is not None else f"at most {self.most:g}"
 
 
-def _bars() -> Iterator[Bar]:
+def all_bars() -> Iterator[Bar]:
     for acks, large, cpu in (("1", 1.1, 0.6), ("all", 1.0, 1.0)):
         for records, least, most in (
             ("100 B, 9,000 a batch", large, cpu),
@@ -134,7 +134,7 @@ def judge(tables: Tables, as_markdown: bool) -> bool:
     lines: list[tuple[str, ...]] = []
     verdicts: Counter[str] = Counter()
     title = ""
-    for bar in _bars():
+    for bar in all_bars():
         found = tables.find(bar)
         verdict = "not measured" if found is None else "met" if bar.is_met(found) else "MISSED"
         verdicts[verdict] += 1

@@ -51,6 +51,24 @@ def test_a_callback_that_fails_or_asks_again_does_not_hold_up_the_others() -> No
     assert called == ["other", "again"]
 
 
+def test_cancelled_entries_are_dropped_later_too_when_a_callback_made_the_heap_be_cleaned() -> None:
+    """Those of the heap before were counted off once more, and thousands would have had to be cancelled first."""
+    loop, waits = new_waits()
+
+    def ask_twice() -> None:
+        waits.after_ms(1000, lambda: None)
+        waits.after_ms(1000, lambda: None)
+
+    waits.after_ms(1, ask_twice)
+    for handle in [waits.after_ms(2, lambda: None) for _ in range(3 * CANCELLED_MIN)]:
+        handle.cancel()
+    loop.pass_ms(2)
+    for handle in [waits.after_ms(1000, lambda: None) for _ in range(2 * CANCELLED_MIN)]:
+        handle.cancel()
+    waits.after_ms(1000, lambda: None)
+    assert len(waits) < CANCELLED_MIN
+
+
 def test_a_callback_that_asks_for_later_does_not_put_off_what_is_due_before() -> None:
     """A long poll went unanswered when a task of the upkeep set itself up again while it waited."""
     loop, waits = new_waits()

@@ -117,7 +117,7 @@ class Waits:
             logger.exception("what waited for its time failed")
 
     def _drop_cancelled(self) -> None:
-        self._heap = [entry for entry in self._heap if entry[2]._callback is not None]
+        self._heap[:] = [entry for entry in self._heap if entry[2]._callback is not None]  # `_due` may be at it
         heapq.heapify(self._heap)
         self._cancelled = 0
 
