@@ -74,7 +74,7 @@ def all_bars() -> Iterator[Bar]:
         ("10,000/s, acks=1", 0.1),
     ):
         yield Bar("Latency of an acknowledgement", (requests, "kafka"), "our p99 to it", most=most)
-    for records in ("1 KB, 1,000 a batch", "100 B, 9,000 a batch"):
+    for records in ("1 KB, 1,000 a batch", "100 B, 9,000 a batch", "1 KB, 10 a batch"):
         for client in ("raw", "librdkafka"):
             yield Bar("Consume", (records, client), "x kafka", least=1.0)
             yield Bar("Consume", (records, client), "CPU to kafka", most=0.7)
