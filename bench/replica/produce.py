@@ -44,8 +44,9 @@ from headrace.storage.flusher import Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
 from headrace.storage.local_disk import LocalDisk
-from headrace.storage.log_directory import Ports, Shared
 from headrace.storage.log_options import LogOptions
+from headrace.storage.ports import Ports
+from headrace.storage.shared import Shared
 from headrace.storage.workers import WorkerThread
 
 NOW_MS: Final = 1_700_000_000_000

@@ -21,8 +21,9 @@ from headrace.storage.disk import Disk, SyncFailed
 from headrace.storage.flusher import Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
-from headrace.storage.log_directory import Ports, Shared
 from headrace.storage.log_options import LogOptions
+from headrace.storage.ports import Ports
+from headrace.storage.shared import Shared
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers
 

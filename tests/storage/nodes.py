@@ -13,9 +13,10 @@ from headrace.storage.flusher import Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
 from headrace.storage.log import Log
-from headrace.storage.log_directory import Ports, Shared
 from headrace.storage.log_options import LogOptions
+from headrace.storage.ports import Ports
 from headrace.storage.progress import Progress
+from headrace.storage.shared import Shared
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.workers import SteppedWorkers
 from tests.storage.batches import batch

@@ -59,11 +59,12 @@ from headrace.storage.flusher import Flusher
 from headrace.storage.handles import Handles
 from headrace.storage.identity import MetaProperties, id_text
 from headrace.storage.index import IndexCache
-from headrace.storage.log_directory import LogDirectory, Shared
-from headrace.storage.log_directory import Ports as StoragePorts
+from headrace.storage.log_directory import LogDirectory
 from headrace.storage.log_options import LogOptions
 from headrace.storage.names import METADATA_TOPIC, Fate, parse_folder
+from headrace.storage.ports import Ports as StoragePorts
 from headrace.storage.progress import Progress
+from headrace.storage.shared import Shared
 
 if TYPE_CHECKING:
     from headrace.broker.configs import Configs

@@ -15,9 +15,11 @@ from headrace.storage.checkpoint import TopicPartition
 from headrace.storage.disk import Disk, DiskError, DiskInUse
 from headrace.storage.identity import WrongDirectory
 from headrace.storage.log import Log
-from headrace.storage.log_directory import LogDirectory, Ports, Shared
+from headrace.storage.log_directory import LogDirectory
 from headrace.storage.move import Move
+from headrace.storage.ports import Ports
 from headrace.storage.progress import Progress
+from headrace.storage.shared import Shared
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from headrace.config import LogConfig
 from headrace.errors import Error, HeadraceError, Refused
-from headrace.plain import plain
 from headrace.storage import names
 from headrace.storage.checkpoint import (
     CLEANED,
@@ -28,8 +26,6 @@ from headrace.storage.checkpoint_files import CheckpointFiles
 from headrace.storage.clean_shutdown import write_clean_shutdown
 from headrace.storage.closed_logs import ClosedLog, write_closed_logs
 from headrace.storage.disk import Disk, DiskError, DiskFull, Lock, SyncFailed
-from headrace.storage.flush import SyncsFiles
-from headrace.storage.handles import Handles
 from headrace.storage.identity import (
     PARTITION_METADATA,
     MetaProperties,
@@ -37,47 +33,20 @@ from headrace.storage.identity import (
     is_topic_id_cut,
     read_topic_id,
 )
-from headrace.storage.index import IndexCache
 from headrace.storage.last_stop import CHECKPOINTS, SYNC_FAILED, LastStop
 from headrace.storage.log import Log
-from headrace.storage.log_options import LogOptions
 from headrace.storage.names import Fate
 from headrace.storage.opening import make_durable, open_in
 from headrace.storage.partition_folder import is_partition_folder, is_unmade, put_topic_id, remove_folder
-from headrace.storage.place import Place
+from headrace.storage.ports import Ports
 from headrace.storage.progress import Progress
 from headrace.storage.recovery import Saved
 from headrace.storage.removals import Removals
 from headrace.storage.reopening import OfflineLog, Reopening
 from headrace.storage.reserve import find_reserve, is_scarce, require_room
-from headrace.storage.workers import Workers
+from headrace.storage.shared import Shared
 
 logger = logging.getLogger(__name__)
-
-
-@plain
-class Ports:
-    """What storage is handed in: the clock, chance, and other threads."""
-
-    now_ms: Callable[[], int]
-    random_bytes: Callable[[int], bytes]
-    flusher_of: Callable[[Disk, Callable[[SyncFailed], None]], SyncsFiles]
-    """Makes the flusher of a disk; it calls the second when a sync failed."""
-    workers_of: Callable[[Disk], Workers]
-    """Runs what blocks for a disk: the checkpoints."""
-    openers_of: Callable[[Disk], Workers] | None = None
-    """Runs what may block for long: a log is opened, files are removed. Those of the checkpoints without."""
-
-
-@plain
-class Shared:
-    """What the logs of all directories of a node share."""
-
-    handles: Handles
-    indexes: IndexCache
-    options: LogOptions
-    config_of: Callable[[str], LogConfig]
-    """The settings of a topic, by its name."""
 
 
 class LogDirectory:
@@ -211,7 +180,16 @@ class LogDirectory:
                     logger.warning("%s was not finished when it was made, and is removed", disk.full_path(folder))
                     remove_folder(disk, folder)
                     continue
-                log = self._open(key, folder, saved, now_ms, None if progress is None else progress.verified)
+                log = open_in(
+                    disk,
+                    folder,
+                    key,
+                    self._shared,
+                    self._flusher,
+                    saved=saved,
+                    now_ms=now_ms,
+                    advanced=None if progress is None else progress.verified,
+                )
             except SyncFailed:
                 raise
             except HeadraceError as error:
@@ -264,28 +242,6 @@ class LogDirectory:
                     are_names_durable = True
                 remove_folder(self.disk, name)
 
-    def _open(
-        self,
-        key: TopicPartition,
-        folder: str,
-        saved: Saved,
-        now_ms: int,
-        advanced: Callable[[int], None] | None = None,
-        topic_id: bytes | None = None,
-    ) -> Log:
-        shared = self._shared
-        return open_in(
-            Place(self.disk, folder, shared.handles, shared.indexes),
-            key,
-            shared.config_of(key[0]),
-            shared.options,
-            self._flusher,
-            saved=saved,
-            now_ms=now_ms,
-            advanced=advanced,
-            topic_id=topic_id,
-        )
-
     # -------------------------------------------------------------------------------------------- making and removing
 
     def create(
@@ -308,7 +264,16 @@ class LogDirectory:
         self.disk.make_directory(folder)
         try:
             put_topic_id(self.disk, folder, topic_id)
-            log = self._open(key, folder, Saved(), self._ports.now_ms(), topic_id=topic_id)
+            log = open_in(
+                self.disk,
+                folder,
+                key,
+                self._shared,
+                self._flusher,
+                saved=Saved(),
+                now_ms=self._ports.now_ms(),
+                topic_id=topic_id,
+            )
         except DiskError:
             remove_folder(self.disk, folder)
             raise

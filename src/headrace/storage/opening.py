@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from headrace.config import LogConfig
 from headrace.storage import names
 from headrace.storage.checkpoint import TopicPartition
 from headrace.storage.disk import Disk
 from headrace.storage.flush import SyncsFiles
 from headrace.storage.identity import PARTITION_METADATA, encode_topic_id
 from headrace.storage.log import Log
-from headrace.storage.log_options import LogOptions
 from headrace.storage.partition_folder import confirm_topic_id, mend_topic_id
 from headrace.storage.place import Place
 from headrace.storage.recovery import Saved, open_log
+from headrace.storage.shared import Shared
 
 
 def open_in(
-    place: Place,
+    disk: Disk,
+    folder: str,
     key: TopicPartition,
-    config: LogConfig,
-    options: LogOptions,
+    shared: Shared,
     flusher: SyncsFiles,
     *,
     saved: Saved,
@@ -33,14 +32,15 @@ def open_in(
 
     `topic_id` is that of a folder that was just made.
     """
-    disk, folder = place.disk, place.folder
+    place = Place(disk, folder, shared.handles, shared.indexes)
+    config = shared.config_of(key[0])
     is_mended = False
     if topic_id is None:
         topic_id, is_mended = mend_topic_id(disk, folder, None if saved.closed is None else saved.closed.topic_id)
         if topic_id is not None and not (is_mended or saved.is_clean or saved.lost_sync):
             confirm_topic_id(disk, folder, topic_id, is_written=saved.is_written)
     log = open_log(
-        place, *key, config, options, flusher, saved=saved, now_ms=now_ms, topic_id=topic_id, advanced=advanced
+        place, *key, config, shared.options, flusher, saved=saved, now_ms=now_ms, topic_id=topic_id, advanced=advanced
     )
     if saved.lost_sync:
         # Memory may show what the device never got (hazard 8), of the small files too: they are written anew.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headrace.errors import HeadraceError
 from headrace.named_tuple import NamedTuple
@@ -23,12 +23,9 @@ from headrace.storage.index import IndexCache
 from headrace.storage.log import Log
 from headrace.storage.log_options import LogOptions
 from headrace.storage.opening import make_durable, open_in
-from headrace.storage.place import Place
 from headrace.storage.recovery import Saved
+from headrace.storage.shared import Shared
 from headrace.storage.workers import Workers
-
-if TYPE_CHECKING:
-    from headrace.storage.log_directory import Shared
 
 logger = logging.getLogger(__name__)
 
@@ -105,10 +102,11 @@ class Reopening:
         self.key = key
         disk, now_ms = self._disk, self._now_ms()
         saved = self._offline[key].saved._replace(is_clean=False, is_written=False)
+        folder, flusher = names.folder_name(*key), self._flusher
         config = self._shared.config_of(key[0])
-        handles = Handles(OPEN_FILES)
-        place = Place(disk, names.folder_name(*key), handles, IndexCache(self._shared.indexes.budget_bytes))
-        flusher, options = self._flusher, LogOptions()
+        indexes = IndexCache(self._shared.indexes.budget_bytes)
+        # What the others share is the loop's, and so are settings.
+        own = Shared(Handles(OPEN_FILES), indexes, LogOptions(), lambda topic: config)
 
         def advanced(size_bytes: int) -> None:
             if self._is_stopped:
@@ -117,10 +115,10 @@ class Reopening:
         def job() -> Log:
             disk.promise()
             try:
-                log = open_in(place, key, config, options, flusher, saved=saved, now_ms=now_ms, advanced=advanced)
+                log = open_in(disk, folder, key, own, flusher, saved=saved, now_ms=now_ms, advanced=advanced)
                 make_durable(disk, [log], at_once=False)
             finally:
-                handles.close()
+                own.handles.close()
             return log
 
         def tried(log: Log | None, error: BaseException | None) -> None:
@@ -130,7 +128,7 @@ class Reopening:
             if log is not None:
                 self._take(key, log)
             else:
-                failure = error if isinstance(error, HeadraceError) else _unexpected(place, error)
+                failure = error if isinstance(error, HeadraceError) else _unexpected(disk.full_path(folder), error)
                 self._failed(key, failure)
             if then is not None:
                 then()
@@ -158,8 +156,7 @@ class Reopening:
         self._offline[key] = found
 
 
-def _unexpected(place: Place, error: BaseException | None) -> HeadraceError:
+def _unexpected(path: str, error: BaseException | None) -> HeadraceError:
     """A defect of ours: told in full, and not tried again."""
-    path = place.disk.full_path(place.folder)
     logger.error("%s can't be opened", path, exc_info=error)
     return HeadraceError(f"{path} could not be opened ({error!r}); report this, and restart the node")
