@@ -23,12 +23,12 @@ from headrace.storage.checkpoint import (
     write_offsets,
 )
 from headrace.storage.checkpoint_files import CheckpointFiles
+from headrace.storage.claim import Claim
 from headrace.storage.clean_shutdown import write_clean_shutdown
 from headrace.storage.closed_logs import ClosedLog, write_closed_logs
-from headrace.storage.disk import Disk, DiskError, DiskFull, Lock, SyncFailed
+from headrace.storage.disk import Disk, DiskError, DiskFull, SyncFailed
 from headrace.storage.identity import (
     PARTITION_METADATA,
-    MetaProperties,
     WrongDirectory,
     is_topic_id_cut,
     read_topic_id,
@@ -37,13 +37,13 @@ from headrace.storage.last_stop import CHECKPOINTS, SYNC_FAILED, LastStop
 from headrace.storage.log import Log
 from headrace.storage.names import Fate
 from headrace.storage.opening import make_durable, open_in
-from headrace.storage.partition_folder import is_partition_folder, is_unmade, put_topic_id, remove_folder
+from headrace.storage.partition_folder import is_unmade, put_topic_id, remove_folder
 from headrace.storage.ports import Ports
 from headrace.storage.progress import Progress
 from headrace.storage.recovery import Saved
 from headrace.storage.removals import Removals
 from headrace.storage.reopening import OfflineLog, Reopening
-from headrace.storage.reserve import find_reserve, is_scarce, require_room
+from headrace.storage.reserve import is_scarce, require_room
 from headrace.storage.shared import Shared
 
 logger = logging.getLogger(__name__)
@@ -51,11 +51,11 @@ logger = logging.getLogger(__name__)
 
 class LogDirectory:
     __slots__ = (
+        "_claim",
         "_expected",
         "_files",
         "_flusher",
         "_is_writing",
-        "_lock",
         "_offline",
         "_on_offline",
         "_ports",
@@ -105,13 +105,8 @@ class LogDirectory:
 
         None, too, when a partition has less than it had at that stop, or may have, as it was offline then (hazard 3).
         """
-        self._lock: Lock = disk.lock()
-        try:
-            self.id = self._identify(cluster_id, node_id)
-            find_reserve(disk)
-        except BaseException:
-            self._lock.release()
-            raise
+        self._claim = Claim(disk, cluster_id, node_id, ports.random_bytes)
+        self.id = self._claim.directory_id
         self._flusher = ports.flusher_of(disk, self.go_offline)
         self._workers = ports.workers_of(disk)
         # Two of them: what is removed may be the room that what is opened waits for.
@@ -127,28 +122,6 @@ class LogDirectory:
             logs=self.logs,
         )
         disk.on_offline = self._sync_failed
-
-    def _identify(self, cluster_id: str, node_id: int) -> bytes:
-        found = MetaProperties.read(self.disk)
-        if found is not None:
-            found.check(self.disk, cluster_id=cluster_id, node_id=node_id)
-        elif (folder := self._a_partition()) is not None:
-            raise WrongDirectory(
-                f"{self.root} has no meta.properties and holds partitions ({folder}), so nobody knows whose they are; "
-                "restore meta.properties, or move the partitions away, or choose another folder"
-            )
-        if found is None or found.directory_id is None:
-            found = MetaProperties(cluster_id, node_id, self._ports.random_bytes(16))
-            found.write(self.disk)
-        assert found.directory_id is not None
-        return found.directory_id
-
-    def _a_partition(self) -> str | None:
-        """The first folder that holds a partition, one of the metadata too."""
-        for name, stat in self.disk.scan().items():
-            if stat.is_directory and names.parse_folder(name) and is_partition_folder(self.disk.scan(name)):
-                return name
-        return None
 
     @property
     def root(self) -> str:
@@ -601,7 +574,7 @@ class LogDirectory:
         finally:
             for log in self.logs.values():
                 log.close()
-            self._lock.release()
+            self._claim.release()
 
     def abandon(self) -> None:
         """Gives the folder back as it was: the node does not start."""
@@ -610,7 +583,7 @@ class LogDirectory:
             return
         for log in self.logs.values():
             log.close()
-        self._lock.release()
+        self._claim.release()
 
     def _close_cleanly(self, broker_epoch: int) -> None:
         written = {log: log.write_out() for log in self.logs.values() if log.offline is None}
