@@ -10,8 +10,8 @@ from headrace.errors import Error
 from headrace.net.peer import Peer
 from headrace.protocol import messages as m
 from headrace.protocol.batch_builder import build
+from headrace.storage.checkpoints import Checkpoints
 from headrace.storage.disk import RESERVE_FILE
-from headrace.storage.log_directory import LogDirectory
 from headrace.testing.disk import Crash, FaultyDisk
 from tests.broker.nodes import ask, connected, create, run, running
 
@@ -119,7 +119,7 @@ def test_who_waited_for_long_enough_is_told_that_it_may_not_be_durable_yet(monke
         async with running() as node, connected(node) as peer:
             await create(peer, "t")
             await produce(peer, "t", 3)
-            monkeypatch.setattr(LogDirectory, "checkpoint", lambda directory, done=None: None)
+            monkeypatch.setattr(Checkpoints, "write", lambda checkpoints, done=None: None)
             kind = m.DeleteRecordsRequest
             topic = kind.DeleteRecordsTopic(name="t", partitions=[kind.DeleteRecordsPartition(offset=2)])
             response = await ask(peer, kind(topics=[topic], timeout_ms=0), 2)

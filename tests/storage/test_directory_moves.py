@@ -154,7 +154,7 @@ def test_of_two_copies_what_was_deleted_from_one_stays_so_after_the_next_crash(p
     log.set_high_watermark(35)
     log.delete_before(30)
     for directory in node.directories.all:
-        directory.write_starts()
+        directory.checkpoints.write_starts()
     node = node.restart()
     found = node.directories.log("t", 0)
     assert found is not None
@@ -254,7 +254,7 @@ def test_what_was_deleted_stays_so_when_a_loss_of_power_brings_its_segments_back
     log.delete_before(start)
     log.retain(node.now_ms)
     assert log.segments[0].base_offset == log.log_start_offset == start, "no segment holds what was deleted"
-    node.directories.all[0].write_starts()
+    node.directories.all[0].checkpoints.write_starts()
     found = node.restart(power_lost=True).directories.log("t", 0)
     assert found is not None
     assert found.segments[0].base_offset < start, "that their files were renamed was lost"

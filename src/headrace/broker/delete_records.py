@@ -115,5 +115,5 @@ async def _written(directory: LogDirectory, logs: list[Log]) -> BaseException | 
 
 async def _checkpoint(directory: LogDirectory) -> BaseException | None:
     written: asyncio.Future[BaseException | None] = asyncio.get_running_loop().create_future()
-    directory.checkpoint(written.set_result)
+    directory.checkpoints.write(written.set_result)
     return await written

@@ -12,6 +12,7 @@ from functools import partial
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage.checkpoint import TopicPartition
+from headrace.storage.checkpoints import Written
 from headrace.storage.disk import Disk, DiskError, DiskInUse
 from headrace.storage.identity import WrongDirectory
 from headrace.storage.log import Log
@@ -384,17 +385,17 @@ class Directories:
         for directory in self.online:
             yield from directory.expire_producers(expiration_ms)
 
-    def when_start_is_durable(self, topic: str, partition: int, done: Callable[[BaseException | None], None]) -> None:
+    def when_start_is_durable(self, topic: str, partition: int, done: Written) -> None:
         """Calls `done` when a loss of power can't bring back what is before the log's start now.
 
         Before DeleteRecords is answered: who had records deleted may have had to. All that wait share a checkpoint.
         """
-        self._where[topic, partition].checkpoint(done)
+        self._where[topic, partition].checkpoints.write(done)
 
     def checkpoint(self) -> None:
         """Writes down how far the logs have come, away from the loop."""
         for directory in self.online:
-            directory.checkpoint()
+            directory.checkpoints.write()
 
     def close(self, broker_epoch: int) -> None:
         """A clean stop. Blocks."""
@@ -411,5 +412,5 @@ def _keep(key: TopicPartition, directory: LogDirectory, other_directory: LogDire
     kept.set_high_watermark(max(kept.high_watermark, other.high_watermark))
     if kept.log_start_offset < other.log_start_offset <= kept.high_watermark:
         kept.delete_before(other.log_start_offset)
-        directory.write_starts()
+        directory.checkpoints.write_starts()
     other_directory.delete(other)

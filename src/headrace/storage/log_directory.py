@@ -13,26 +13,14 @@ from contextlib import suppress
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage import names
-from headrace.storage.checkpoint import (
-    CLEANED,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    NOT_CLOSED,
-    RECOVERY_POINTS,
-    TopicPartition,
-    write_offsets,
-)
-from headrace.storage.checkpoint_files import CheckpointFiles
+from headrace.storage.checkpoint import NOT_CLOSED, RECOVERY_POINTS, TopicPartition, write_offsets
+from headrace.storage.checkpoints import Checkpoints, Written
 from headrace.storage.claim import Claim
 from headrace.storage.clean_shutdown import write_clean_shutdown
 from headrace.storage.closed_logs import ClosedLog, write_closed_logs
 from headrace.storage.disk import Disk, DiskError, DiskFull, SyncFailed
-from headrace.storage.identity import (
-    PARTITION_METADATA,
-    WrongDirectory,
-    is_topic_id_cut,
-    read_topic_id,
-)
+from headrace.storage.expected_starts import ExpectedStarts
+from headrace.storage.identity import PARTITION_METADATA, WrongDirectory, is_topic_id_cut, read_topic_id
 from headrace.storage.last_stop import CHECKPOINTS, SYNC_FAILED, LastStop
 from headrace.storage.log import Log
 from headrace.storage.names import Fate
@@ -53,17 +41,15 @@ class LogDirectory:
     __slots__ = (
         "_claim",
         "_expected",
-        "_files",
         "_flusher",
-        "_is_writing",
         "_offline",
         "_on_offline",
         "_ports",
         "_reopening",
         "_resting",
         "_shared",
-        "_waiting",
         "_workers",
+        "checkpoints",
         "clean_broker_epoch",
         "disk",
         "id",
@@ -87,16 +73,9 @@ class LogDirectory:
         self._ports = ports
         self._shared = shared
         self._on_offline = on_offline
-        self._is_writing = False
-        self._waiting: list[Callable[[BaseException | None], None]] = []
-        """Who wants to hear of the next checkpoint."""
-        self._files = CheckpointFiles(disk, {})
         self.logs: dict[TopicPartition, Log] = {}
         self._resting: list[Callable[[], None]] = []
         """Who wants to hear that no worker has anything of this directory in hand."""
-        self._expected: dict[Log, int] = {}
-        """Where logs start that are not in use here, and may be after a crash: copies that are about to be taken in,
-        and what has moved away and has its folder here still. Their files may not tell."""
         self.offline_logs: dict[TopicPartition, OfflineLog] = {}
         """Partitions that could not be opened. Those that wait for room are tried in this order."""
         self._offline: HeadraceError | None = None
@@ -109,6 +88,18 @@ class LogDirectory:
         self.id = self._claim.directory_id
         self._flusher = ports.flusher_of(disk, self.go_offline)
         self._workers = ports.workers_of(disk)
+        self._expected = ExpectedStarts()
+        self.checkpoints = Checkpoints(
+            disk,
+            self._workers,
+            ports.now_ms,
+            logs=self.logs,
+            offline_logs=self.offline_logs,
+            expected=self._expected,
+            why_offline=lambda: self.offline,
+            go_offline=self.go_offline,
+            ended=self._rest,
+        )
         # Two of them: what is removed may be the room that what is opened waits for.
         removers = self._workers if ports.openers_of is None else ports.openers_of(disk)
         self.removals = Removals(disk, removers, self._rest)
@@ -139,7 +130,7 @@ class LogDirectory:
         disk, now_ms = self.disk, self._ports.now_ms()
         folders = list(self._folders())
         stop = LastStop(disk, has_partitions=bool(folders))
-        self._files = CheckpointFiles(disk, stop.offsets)
+        self.checkpoints.found(stop.offsets)
         if progress is not None:
             progress.found(len(folders))
         has_less = False
@@ -231,9 +222,8 @@ class LogDirectory:
         folder = folder or names.folder_name(topic, partition)
         if not is_future:
             self.make_way(topic, partition, topic_id)
-            self._expected = {log: start for log, start in self._expected.items() if (log.topic, log.partition) != key}
-        expected = self._expected_starts()
-        self._files.forget(key, lambda known: known in self.logs or known in expected or known in self.offline_logs)
+            self._expected.drop_all_of(key)
+        self.checkpoints.forget(key)
         self.disk.make_directory(folder)
         try:
             put_topic_id(self.disk, folder, topic_id)
@@ -299,28 +289,20 @@ class LogDirectory:
         self.offline_logs.pop(key, None)
         logger.warning("%s %s; its files are left in %s", folder, why, self.disk.full_path(stray))
 
-    def expect(self, log: Log, start_offset: int, done: Callable[[BaseException | None], None]) -> None:
+    def expect(self, log: Log, start_offset: int, done: Written) -> None:
         """A copy is to start there when it is taken in; `done` hears when that is written down."""
-        self._expected[log] = start_offset
-        self.checkpoint(done)
+        self._expected.put(log, start_offset)
+        self.checkpoints.write(done)
 
     def expect_no_more(self, log: Log) -> None:
         """A copy will not be taken in."""
-        self._expected.pop(log, None)
-
-    def _expected_starts(self) -> dict[TopicPartition, int]:
-        """By name. Of two with the same, one that leaves and one that comes back, where the later one starts."""
-        starts: dict[TopicPartition, int] = {}
-        for log, start_offset in self._expected.items():
-            key = (log.topic, log.partition)
-            starts[key] = max(start_offset, starts.get(key, 0))
-        return starts
+        self._expected.drop(log)
 
     def adopt(self, log: Log) -> None:
         """Takes a copy that is complete in, under the name of its partition."""
         self.rename(log, names.folder_name(log.topic, log.partition))
         self.logs[log.topic, log.partition] = log
-        self._expected.pop(log, None)
+        self._expected.drop(log)
 
     def rename(self, log: Log, folder: str) -> None:
         """Gives the folder of a log another name."""
@@ -332,7 +314,7 @@ class LogDirectory:
     def let_go(self, log: Log) -> None:
         """A log has moved away, though its folder is still here: a start that finds no other takes it again."""
         del self.logs[log.topic, log.partition]
-        self._expected[log] = log.log_start_offset
+        self._expected.put(log, log.log_start_offset)
 
     def delete(self, log: Log) -> None:
         """Gives up a log. Its folder gets another name at once and is removed in time: readers finish.
@@ -344,7 +326,7 @@ class LogDirectory:
             del self.logs[key]
         unique = self._ports.random_bytes(16).hex()
         self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
-        self._expected.pop(log, None)
+        self._expected.drop(log)
         log.close()
         delay_ms = 0 if is_scarce(self.disk) else log.config.file_delete_delay_ms
         self.removals.doom(log.place.folder, self._ports.now_ms() + delay_ms)
@@ -362,7 +344,7 @@ class LogDirectory:
     def take_offline(self, log: Log, error: HeadraceError) -> None:
         """Serves a log no longer that was opened, and leaves its files as they are."""
         key = (log.topic, log.partition)
-        offsets = self._checkpoints()
+        offsets = self.checkpoints.contents()
         point, start, mark, cleaned = (offsets[name].get(key, 0) for name in CHECKPOINTS)
         del self.logs[key]
         log.close()
@@ -421,7 +403,7 @@ class LogDirectory:
         self._rest()
 
     def _rest(self) -> None:
-        if self._reopening.key is None and not self._is_writing and self.removals.is_idle:
+        if self._reopening.key is None and self.checkpoints.is_idle and self.removals.is_idle:
             resting, self._resting = self._resting, []
             for rested in resting:
                 rested()
@@ -479,70 +461,6 @@ class LogDirectory:
         """Those that were asked for, now: something that takes long follows, or nobody who could join them."""
         self._flusher.hurry()
 
-    def checkpoint(self, done: Callable[[BaseException | None], None] | None = None) -> None:
-        """Writes down how far the logs have come, away from the loop. `done` hears when what is so now is durable.
-
-        One is written at a time. Those that wait for the next share it; who does not wait is content with the one that
-        is under way.
-        """
-        if self.offline is not None:
-            waiting, self._waiting = self._waiting, []
-            for told in [*waiting, done]:
-                if told is not None:
-                    told(self.offline)
-            return
-        if done is not None:
-            self._waiting.append(done)
-        if self._is_writing:
-            return
-        self._is_writing = True
-        waiting, self._waiting = self._waiting, []
-        logs = [(log, *log.offer_recovery_point()) for log in self.logs.values()]
-        job = self._files.writer(self._checkpoints())
-
-        def written(result: None, error: BaseException | None) -> None:
-            self._is_writing = False
-            if error is None:
-                for log, recovery_point, truncations in logs:
-                    if self.logs.get((log.topic, log.partition)) is log:
-                        log.checkpointed(recovery_point, truncations)
-            elif isinstance(error, SyncFailed):
-                self.go_offline(error)
-            elif isinstance(error, HeadraceError):
-                problem = f"the checkpoints of {self.root} can't be written"
-                self.disk.refusals.note(problem, error, self._ports.now_ms())
-            for told in waiting:
-                told(error)
-            if self._waiting:
-                self.checkpoint(self._waiting.pop())
-            self._rest()
-            if error is not None and not isinstance(error, HeadraceError):
-                raise error
-
-        self._workers.run(job, written)
-
-    def write_starts(self) -> None:
-        """Makes durable where the logs start. Blocks."""
-        self._files.writer(self._checkpoints(), [LOG_STARTS])()
-
-    def _checkpoints(self) -> dict[str, dict[TopicPartition, int]]:
-        logs = self.logs
-        found = {
-            RECOVERY_POINTS: {key: log.recovery_point for key, log in logs.items()},
-            # Also where the first segment says the same: those before it may be back after a loss of power.
-            LOG_STARTS: {key: start for key, start in self._expected_starts().items() if start and key not in logs}
-            | {key: log.log_start_offset for key, log in logs.items() if log.log_start_offset},
-            HIGH_WATERMARKS: {key: log.high_watermark for key, log in logs.items()},
-            CLEANED: {key: log.clean_offset for key, log in logs.items() if log.config.compact},
-        }
-        for key, offline in self.offline_logs.items():
-            saved = offline.saved
-            kept = (saved.recovery_point, saved.log_start_offset, saved.high_watermark, saved.clean_offset)
-            for name, offset in zip(CHECKPOINTS, kept, strict=True):
-                if offset:
-                    found[name][key] = offset
-        return found
-
     # ---------------------------------------------------------------------------------------------------------- ending
 
     def go_offline(self, error: HeadraceError) -> None:
@@ -590,7 +508,7 @@ class LogDirectory:
         if not self.disk.sync_all():
             for log, file_names in written.items():
                 log.sync_now(file_names)
-        contents = self._checkpoints()
+        contents = self.checkpoints.contents()
         contents[RECOVERY_POINTS] |= {(log.topic, log.partition): log.log_end_offset for log in written}
         for name, offsets in contents.items():
             write_offsets(self.disk, name, offsets)
@@ -598,7 +516,7 @@ class LogDirectory:
             log.checkpointed(log.log_end_offset, log.truncations)
         offline = self.offline_logs
         not_closed = offline.keys() | {key for key, log in self.logs.items() if log not in written}
-        not_closed |= self._expected_starts().keys()  # what has moved away, and could not leave
+        not_closed |= self._expected.by_partition().keys()  # what has moved away, and could not leave
         if not_closed or self.disk.exists(NOT_CLOSED):
             lost = {key for key, found in offline.items() if found.saved.lost_sync}
             write_offsets(self.disk, NOT_CLOSED, {key: int(key in lost) for key in not_closed})

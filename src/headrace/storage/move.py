@@ -10,10 +10,10 @@ next start.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace.storage import names
+from headrace.storage.checkpoints import Written
 from headrace.storage.disk import DiskError
 from headrace.storage.epochs import LeaderEpochs
 from headrace.storage.flush import Flushed
@@ -121,7 +121,7 @@ class Move:
         """What was deleted from the source does not come back with the copy."""
         return self.source.log_start_offset <= max(self.copy.log_start_offset, self._written_start_offset)
 
-    def write_start(self, done: Callable[[BaseException | None], None]) -> None:
+    def write_start(self, done: Written) -> None:
         """Makes it so, away from the loop, unless more is deleted meanwhile."""
         start_offset = self.source.log_start_offset
 
