@@ -13,11 +13,10 @@ from contextlib import suppress
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage import names
-from headrace.storage.checkpoint import NOT_CLOSED, RECOVERY_POINTS, TopicPartition, write_offsets
+from headrace.storage.checkpoint import NOT_CLOSED, TopicPartition, write_offsets
 from headrace.storage.checkpoints import Checkpoints, Written
 from headrace.storage.claim import Claim
-from headrace.storage.clean_shutdown import write_clean_shutdown
-from headrace.storage.closed_logs import ClosedLog, write_closed_logs
+from headrace.storage.clean_stop import stop_cleanly
 from headrace.storage.disk import Disk, DiskError, DiskFull, SyncFailed
 from headrace.storage.expected_starts import ExpectedStarts
 from headrace.storage.identity import PARTITION_METADATA, WrongDirectory, is_topic_id_cut, read_topic_id
@@ -486,7 +485,14 @@ class LogDirectory:
         """A clean stop: writes everything, syncs it, says so, and gives the folder back. Blocks."""
         try:
             if self.offline is None:
-                self._close_cleanly(broker_epoch)
+                stop_cleanly(
+                    self.disk,
+                    broker_epoch,
+                    self.checkpoints,
+                    logs=self.logs,
+                    offline_logs=self.offline_logs,
+                    expected=self._expected,
+                )
         except DiskError as error:
             logger.error("log directory %s could not be closed cleanly: %s", self.root, error)
         finally:
@@ -502,29 +508,6 @@ class LogDirectory:
         for log in self.logs.values():
             log.close()
         self._claim.release()
-
-    def _close_cleanly(self, broker_epoch: int) -> None:
-        written = {log: log.write_out() for log in self.logs.values() if log.offline is None}
-        if not self.disk.sync_all():
-            for log, file_names in written.items():
-                log.sync_now(file_names)
-        contents = self.checkpoints.contents()
-        contents[RECOVERY_POINTS] |= {(log.topic, log.partition): log.log_end_offset for log in written}
-        for name, offsets in contents.items():
-            write_offsets(self.disk, name, offsets)
-        for log in written:
-            log.checkpointed(log.log_end_offset, log.truncations)
-        offline = self.offline_logs
-        not_closed = offline.keys() | {key for key, log in self.logs.items() if log not in written}
-        not_closed |= self._expected.by_partition().keys()  # what has moved away, and could not leave
-        if not_closed or self.disk.exists(NOT_CLOSED):
-            lost = {key for key, found in offline.items() if found.saved.lost_sync}
-            write_offsets(self.disk, NOT_CLOSED, {key: int(key in lost) for key in not_closed})
-        if self.disk.exists(SYNC_FAILED):  # there was no room for that before
-            self.disk.remove(SYNC_FAILED)
-        closed = {key: found.saved.closed for key, found in offline.items() if found.saved.closed is not None}
-        closed |= {(log.topic, log.partition): ClosedLog.of(log) for log in written}
-        write_clean_shutdown(self.disk, broker_epoch, write_closed_logs(self.disk, closed))
 
 
 def _ignore(error: DiskError | None) -> None:
