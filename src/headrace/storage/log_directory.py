@@ -8,22 +8,23 @@ the whole directory goes offline, and the directories beside it do not (hazard 8
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 from headrace.errors import Error, HeadraceError, Refused
 from headrace.storage import names
-from headrace.storage.checkpoint import NOT_CLOSED, TopicPartition, write_offsets
+from headrace.storage.checkpoint import TopicPartition
 from headrace.storage.checkpoints import Checkpoints, Written
 from headrace.storage.claim import Claim
 from headrace.storage.clean_stop import stop_cleanly
-from headrace.storage.disk import Disk, DiskError, DiskFull, SyncFailed
+from headrace.storage.disk import Disk, DiskError, SyncFailed
 from headrace.storage.expected_starts import ExpectedStarts
 from headrace.storage.identity import PARTITION_METADATA, WrongDirectory, is_topic_id_cut, read_topic_id
-from headrace.storage.last_stop import CHECKPOINTS, SYNC_FAILED, LastStop
+from headrace.storage.last_stop import CHECKPOINTS, SYNC_FAILED
+from headrace.storage.loading import Loading
 from headrace.storage.log import Log
 from headrace.storage.names import Fate
-from headrace.storage.opening import make_durable, open_in
+from headrace.storage.opening import open_in
 from headrace.storage.partition_folder import is_unmade, put_topic_id, remove_folder
 from headrace.storage.ports import Ports
 from headrace.storage.progress import Progress
@@ -126,84 +127,12 @@ class LogDirectory:
 
     def load(self, progress: Progress | None = None) -> None:
         """Opens all logs."""
-        disk, now_ms = self.disk, self._ports.now_ms()
-        folders = list(self._folders())
-        stop = LastStop(disk, has_partitions=bool(folders))
-        self.checkpoints.found(stop.offsets)
-        if progress is not None:
-            progress.found(len(folders))
-        has_less = False
-        # What is verified is read from the device: one sync of all of it, where there is one, and not one of each file.
-        is_written = bool(folders) and not stop.is_clean and disk.sync_all()
-        for key, folder in folders:
-            closed = stop.closed(key)
-            saved = stop.saved(key, closed)._replace(is_written=is_written)
-            try:
-                if closed is None and not stop.knows(key) and is_unmade(disk, folder):
-                    logger.warning("%s was not finished when it was made, and is removed", disk.full_path(folder))
-                    remove_folder(disk, folder)
-                    continue
-                log = open_in(
-                    disk,
-                    folder,
-                    key,
-                    self._shared,
-                    self._flusher,
-                    saved=saved,
-                    now_ms=now_ms,
-                    advanced=None if progress is None else progress.verified,
-                )
-            except SyncFailed:
-                raise
-            except HeadraceError as error:
-                offline = self.offline_logs[key] = OfflineLog(error, saved)
-                if offline.is_awaited:
-                    logger.error("%s-%d is offline as long as this lasts: %s", *key, error)
-                else:
-                    logger.error("%s-%d is offline: %s", *key, error)
-            else:
-                self.logs[key] = log
-                has_less = (
-                    has_less
-                    or log.log_end_offset < saved.recovery_point
-                    or (closed is not None and log.size_bytes < closed.size_bytes)
-                )
-            finally:
-                if progress is not None:
-                    progress.opened()
-        if not (has_less or stop.not_closed.keys() - self.offline_logs.keys() or self.awaits_logs):
-            self.clean_broker_epoch = stop.broker_epoch
-        if stop.lost_sync and disk.offline is None:
-            # Without room for the names, the marker says it of all of them until there is, or until the next start.
-            with suppress(DiskFull):
-                self._sync_was_lost(stop.not_closed)
-        unclean = [key for key in self.logs if not stop.is_clean or key in stop.not_closed]
-        due = [key for key, log in self.logs.items() if log.unsynced.is_due]
-        make_durable(disk, [self.logs[key] for key in dict.fromkeys(unclean + due)])
-
-    def _sync_was_lost(self, not_closed: Mapping[TopicPartition, int]) -> None:
-        """What is open was read from the device. What is not is written down, and the marker has done its work."""
-        lost = {key: 1 for key, found in self.offline_logs.items() if found.saved.lost_sync}
-        if lost:
-            write_offsets(self.disk, NOT_CLOSED, {**not_closed, **lost})
-        self.disk.remove(SYNC_FAILED)
-
-    def _folders(self) -> Iterator[tuple[TopicPartition, str]]:
-        """Those of partitions. What was deleted is removed, and so is a copy that was on its way: it begins anew."""
-        are_names_durable = False
-        for name in self.disk.names():
-            found = names.parse_folder(name)
-            if found is None or found.topic == names.METADATA_TOPIC:
-                continue
-            if found.fate is Fate.CURRENT:
-                yield (found.topic, found.partition), name
-            elif found.fate is Fate.STRAY:
-                logger.warning("%s belongs to no topic of this node and is left alone", self.disk.full_path(name))
-            else:
-                if not are_names_durable:  # as in `Removals`
-                    self.disk.sync_directory("")
-                    are_names_durable = True
-                remove_folder(self.disk, name)
+        now_ms = self._ports.now_ms()
+        loading = Loading(self.disk, self._shared, self._flusher, logs=self.logs, offline_logs=self.offline_logs)
+        self.checkpoints.found(loading.stop.offsets)
+        loading.open_all(now_ms, progress)
+        self.clean_broker_epoch = loading.clean_broker_epoch
+        loading.settle()
 
     # -------------------------------------------------------------------------------------------- making and removing
 
