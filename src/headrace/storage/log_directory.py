@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
-from headrace.errors import Error, HeadraceError, Refused
+from headrace.errors import HeadraceError, Refused
 from headrace.storage import names
 from headrace.storage.checkpoint import TopicPartition
 from headrace.storage.checkpoints import Checkpoints, Written
@@ -19,14 +19,15 @@ from headrace.storage.claim import Claim
 from headrace.storage.clean_stop import stop_cleanly
 from headrace.storage.disk import Disk, DiskError, SyncFailed
 from headrace.storage.expected_starts import ExpectedStarts
-from headrace.storage.identity import PARTITION_METADATA, WrongDirectory, is_topic_id_cut, read_topic_id
+from headrace.storage.identity import PARTITION_METADATA, read_topic_id
 from headrace.storage.last_stop import CHECKPOINTS, SYNC_FAILED
 from headrace.storage.loading import Loading
 from headrace.storage.log import Log
 from headrace.storage.names import Fate
 from headrace.storage.opening import open_in
-from headrace.storage.partition_folder import is_unmade, put_topic_id, remove_folder
+from headrace.storage.partition_folder import put_topic_id, remove_folder
 from headrace.storage.ports import Ports
+from headrace.storage.predecessor import why_set_aside
 from headrace.storage.progress import Progress
 from headrace.storage.recovery import Saved
 from headrace.storage.removals import Removals
@@ -123,8 +124,6 @@ class LogDirectory:
         """Why nothing here is promised any more: from the first failed sync on, whoever asked for it (hazard 8)."""
         return self._offline or self.disk.offline
 
-    # --------------------------------------------------------------------------------------------------------- loading
-
     def load(self, progress: Progress | None = None) -> None:
         """Opens all logs."""
         now_ms = self._ports.now_ms()
@@ -175,47 +174,13 @@ class LogDirectory:
         return log
 
     def make_way(self, topic: str, partition: int, topic_id: bytes) -> None:
-        """What is here under the name of a new log is never taken over (hazard 9).
-
-        A folder of another topic is set aside, and so is one that was never flushed, of which nothing was promised. Of
-        this one, or of nobody knows which, it may be the only copy, and an empty log in its place would pass for a
-        replica that has everything: Refused.
-        """
+        """Sets aside what is here under the name of a new log. Raises Refused where it is to stay."""
         key, folder = (topic, partition), names.folder_name(topic, partition)
-        offline = self.offline_logs.get(key)
-        if offline is None and not self.disk.exists(folder):
-            return
-        try:
-            found = read_topic_id(self.disk, folder)
-        except WrongDirectory:
-            found = None
-        if found is not None and found != topic_id:
-            self._set_aside(key, folder, "is of a topic that is no more")
-        elif offline is None and is_unmade(self.disk, folder):
-            remove_folder(self.disk, folder)
-        elif self._was_never_flushed(key, folder, topic_id):
-            self._set_aside(key, folder, "lost power before its first flush, and its topic id with it")
-        else:
-            raise Refused(
-                Error.KAFKA_STORAGE_ERROR,
-                f"{self.disk.full_path(folder)} is there and can't be used"
-                + (f" ({offline.why})" if offline is not None else "")
-                + "; mend it or move it out of the log directory, then restart the node",
-            )
-
-    def _was_never_flushed(self, key: TopicPartition, folder: str, topic_id: bytes) -> bool:
-        """Its topic id is cut short. It becomes durable with the first flush, so that there has been none."""
-        offline = self.offline_logs.get(key)
-        if offline is not None and (offline.saved.closed is not None or offline.saved.recovery_point):
-            return False
-        return is_topic_id_cut(self.disk, folder, topic_id)
-
-    def _set_aside(self, key: TopicPartition, folder: str, why: str) -> None:
-        stray = names.marked_folder_name(*key, Fate.STRAY, self._ports.random_bytes(16).hex())
-        self.disk.rename(folder, stray)
-        self._flusher.sync_names("")
-        self.offline_logs.pop(key, None)
-        logger.warning("%s %s; its files are left in %s", folder, why, self.disk.full_path(stray))
+        why = why_set_aside(self.disk, folder, topic_id, self.offline_logs.get(key))
+        if why is not None:
+            stray = self._mark(key, folder, Fate.STRAY)
+            self.offline_logs.pop(key, None)
+            logger.warning("%s %s; its files are left in %s", folder, why, self.disk.full_path(stray))
 
     def expect(self, log: Log, start_offset: int, done: Written) -> None:
         """A copy is to start there when it is taken in; `done` hears when that is written down."""
@@ -252,8 +217,7 @@ class LogDirectory:
         key = (log.topic, log.partition)
         if self.logs.get(key) is log:
             del self.logs[key]
-        unique = self._ports.random_bytes(16).hex()
-        self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.DELETE, unique))
+        self.rename(log, self._marked(key, Fate.DELETE))
         self._expected.drop(log)
         log.close()
         delay_ms = 0 if is_scarce(self.disk) else log.config.file_delete_delay_ms
@@ -261,13 +225,11 @@ class LogDirectory:
 
     def set_aside(self, log: Log) -> None:
         """Gives up a log that the node was not meant to have, and keeps its files for the operator."""
-        self.logs.pop((log.topic, log.partition), None)
-        unique = self._ports.random_bytes(16).hex()
-        self.rename(log, names.marked_folder_name(log.topic, log.partition, Fate.STRAY, unique))
+        key = (log.topic, log.partition)
+        self.logs.pop(key, None)
+        self.rename(log, self._marked(key, Fate.STRAY))
         log.close()
         logger.warning("%s belongs to no topic of this node and is left alone", log.place.full_path(""))
-
-    # --------------------------------------------------------------------------------------------------- looking after
 
     def take_offline(self, log: Log, error: HeadraceError) -> None:
         """Serves a log no longer that was opened, and leaves its files as they are."""
@@ -278,6 +240,16 @@ class LogDirectory:
         log.close()
         logger.error("%s-%d is offline: %s", *key, error)
         self.offline_logs[key] = OfflineLog(error, Saved(False, point, start, mark, cleaned))
+
+    def _mark(self, key: TopicPartition, folder: str, fate: Fate) -> str:
+        """Renames a folder whose log is not open by what becomes of it; returns its new name."""
+        marked = self._marked(key, fate)
+        self.disk.rename(folder, marked)
+        self._flusher.sync_names("")
+        return marked
+
+    def _marked(self, key: TopicPartition, fate: Fate) -> str:
+        return names.marked_folder_name(*key, fate, self._ports.random_bytes(16).hex())
 
     # ---------------------------------------------------------------------------------------------- opening once more
 
@@ -315,9 +287,7 @@ class LogDirectory:
                 if self.logs[key].topic_id == topic_id:
                     self.delete(self.logs[key])
             elif key in self.offline_logs and read_topic_id(self.disk, folder) == topic_id:
-                doomed = names.marked_folder_name(*key, Fate.DELETE, self._ports.random_bytes(16).hex())
-                self.disk.rename(folder, doomed)
-                self._flusher.sync_names("")
+                doomed = self._mark(key, folder, Fate.DELETE)
                 del self.offline_logs[key]
                 self.removals.doom(doomed, self._ports.now_ms())
         except HeadraceError as error:
