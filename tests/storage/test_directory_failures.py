@@ -256,7 +256,7 @@ def test_hazard_8_a_tail_whose_cut_never_reached_the_device_is_cut_again() -> No
     disk = node.disks[0]
     assert isinstance(disk, FaultyDisk)
     file = disk.open("t-0/00000000000000000000.log")
-    file.write(file.size(), [b"\0" * 2000])
+    file.write(log.size_bytes, [b"torn" * 500])
     file.datasync()
     file.close()
     cutting = disk.restart()

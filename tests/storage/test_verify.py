@@ -199,13 +199,24 @@ def test_a_copy_of_a_folder_has_only_the_tail_that_may_be_torn() -> None:
     assert not reports(disk)["segments-0"].is_sound
 
 
-def test_zeros_behind_the_batches_are_a_preallocation_only_where_a_node_may_write() -> None:
+def test_zeros_behind_the_batches_are_room_for_more_only_where_a_node_may_write() -> None:
     for clean in (False, True):
         disk = kafka_disk(clean=clean)
         put(disk, PLAIN, disk.read(PLAIN) + bytes(5000))
-        assert only_problem(disk, Severity.DAMAGE if clean else Severity.NOTE).what.startswith(
-            "bytes 4289 to 9289 are z"
-        )
+        if clean:
+            assert only_problem(disk, Severity.DAMAGE).what.startswith("bytes 4289 to 9289 are zeros, and")
+        else:
+            assert not [problem for problem in problems(disk) if problem.path == PLAIN]
+
+
+def test_zeros_behind_the_batches_of_a_closed_segment_are_told_of() -> None:
+    disk = kafka_disk(clean=False)
+    put(disk, "recovery-point-offset-checkpoint", b"0\n0\n")
+    path = f"{SEGMENTS}48.log"
+    end = disk.stat(path).size
+    put(disk, path, disk.read(path) + bytes(5000))
+    found = [problem.what for problem in problems(disk, Severity.NOTE) if problem.path == path]
+    assert found == [f"bytes {end} to {end + 5000} are zeros: a crash came before they were cut off"]
 
 
 def test_a_missing_segment_is_found_by_its_offsets() -> None:

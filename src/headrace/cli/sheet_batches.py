@@ -78,7 +78,7 @@ class Told(NamedTuple):
 
 
 class Zeros(NamedTuple):
-    """What a preallocated file has behind its batches."""
+    """What a file has behind its batches: room for more."""
 
     position: int
     end: int

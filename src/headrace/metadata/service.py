@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from headrace.config import NodeConfig
@@ -39,7 +40,7 @@ from headrace.raft.node import LeaderAndEpoch, Node, Send, Timing
 from headrace.raft.quorum import NO_NODE, ReplicaKey, Voter, VoterSet
 from headrace.raft.quorum import Endpoint as VoterEndpoint
 from headrace.raft.quorum_state import QUORUM_STATE, read_quorum_state
-from headrace.storage.disk import Disk
+from headrace.storage.disk import Disk, DiskError
 from headrace.storage.flush import SyncsFiles
 from headrace.storage.handles import Handles
 from headrace.storage.index import IndexCache
@@ -226,6 +227,8 @@ class MetadataService:
         self._step_down()
         self._snapshots.close()
         self.driver.close()
+        with suppress(DiskError):  # the next start cuts it as well
+            self._metadata.log.trim()
         self._metadata.log.close()
 
     def _stopped_by(self, failure: HeadraceError) -> None:

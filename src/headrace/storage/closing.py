@@ -26,8 +26,7 @@ def write_out(log: Log) -> list[str]:
         return []  # it is as it was found
     if not active.is_active:
         log.activate(active)
-    if log.config.preallocate:
-        active.file.truncate(active.size_bytes)
+    active.trim()
     written = [active.name + names.LOG]
     if not is_blank:
         written += [*active.persist_indexes(), log.snapshots.write(log.producers)]

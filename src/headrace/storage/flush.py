@@ -170,7 +170,10 @@ class Unsynced:
     def flush(self, end_offset: int, flushed: Flushed) -> None:
         """Calls `flushed` when all batches before `end_offset` are durable. Raises when the disk is offline."""
         flush = _Flush(self, end_offset, flushed)
-        file = self._segments.active.file
+        active = self._segments.active
+        if active.size_bytes > active.room_end:
+            active.make_room()
+        file = active.file
         self._sync_closed()
         self._flushing.append(flush)
         self._flusher.sync(file, flush)

@@ -429,8 +429,7 @@ class Log:
             return active
         if not active.is_active:
             self.activate(active)
-        if self._config.preallocate:
-            active.file.truncate(active.size_bytes)
+        active.trim()
         if active.is_cut:  # nothing looks at the end of a closed one again
             active.file.datasync()
         side_files = active.persist_indexes()
@@ -581,6 +580,10 @@ class Log:
     def sync_now(self, file_names: list[str]) -> None:
         """Makes everything durable, on the spot, after `write_out`."""
         closing.sync_now(self, file_names)
+
+    def trim(self) -> None:
+        """Cuts off the room for what would come next, where nothing does any more."""
+        self.segments.active.trim()
 
     def close(self) -> None:
         """Closes the files, without a word about what they hold."""

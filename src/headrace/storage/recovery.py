@@ -360,9 +360,12 @@ class _Recovery:
                     segment.size_bytes - scan.position,
                     damage.reason,
                 )
-            segment.size_bytes = scan.position
-            segment.cut_back()
-            segment.file.datasync()
+            segment.room_end, segment.size_bytes = segment.size_bytes, scan.position
+            if damage is None:  # zeros, which may come back
+                segment.trim()
+            else:
+                segment.cut_back()
+                segment.file.datasync()
         if follower is None or damage is not None:
             return True
         # Segments follow each other without a gap (`Log.roll`), and the cleaner stays behind the recovery point. So a

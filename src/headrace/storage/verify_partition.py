@@ -145,8 +145,7 @@ class PartitionCheck:
         is_durable = number + 1 < len(segments) and segments[number + 1].base_offset <= self.known.recovery_point
         is_settled = self.known.is_clean or is_durable
         path = self.partition.path(segment.name(suffix))
-        # The metadata log is read from the device at every start, and its last segment indexed on the way.
-        is_made_anew = self.partition.name.topic == names.METADATA_TOPIC and number + 1 == len(segments)
+        is_made_anew = self._is_metadata and number + 1 == len(segments)
         is_needed = segment.size_bytes > 0 and suffix != names.TXN_INDEX and not is_made_anew
         return IndexFile(
             kind, self.disk, path, segment.base_offset, self.report, is_settled=is_settled, is_needed=is_needed
@@ -187,7 +186,7 @@ class PartitionCheck:
             if walk.position >= min(walk.size_bytes, size_bytes):
                 break
             if size_bytes == walk.size_bytes or not is_last:
-                self._zeros(path, walk)
+                self._zeros(path, walk, is_last)
                 break
             walk = Walk(file, size_bytes, segment.base_offset, walk.position)
         return walk.position
@@ -240,13 +239,20 @@ class PartitionCheck:
             damage.position,
         )
 
+    @property
+    def _is_metadata(self) -> bool:
+        """The metadata log is read from the device at every start, and its last segment indexed on the way."""
+        return self.partition.name.topic == names.METADATA_TOPIC
+
     def _is_durable(self, offset: int) -> bool:
         """A crash can't have taken it."""
         return self.known.is_clean or offset < self.known.recovery_point
 
-    def _zeros(self, path: str, walk: Walk) -> None:
+    def _zeros(self, path: str, walk: Walk, is_last: bool) -> None:
+        """Room for what comes, where a node appends; a crash may leave that elsewhere, too."""
         what = f"bytes {walk.position} to {walk.size_bytes} are zeros"
-        if self._is_durable(self.next_offset):
+        is_recovered = is_last and self._is_metadata
+        if self._is_durable(self.next_offset) and not is_recovered:
             self.report.damage(
                 path,
                 f"{what}, and the segment should end before them",
@@ -254,8 +260,8 @@ class PartitionCheck:
                 ".kafka_cleanshutdown from the log directory, and start it.",
                 walk.position,
             )
-        else:
-            self.report.note(path, f"{what}: reserved for what comes, or not written before a crash", "", walk.position)
+        elif not is_last:
+            self.report.note(path, f"{what}: a crash came before they were cut off", "", walk.position)
 
     def _sparse(self, path: str, position: int, batch: Batch) -> None:
         """Compaction leaves fewer records than offsets; more there can't be."""

@@ -1,0 +1,159 @@
+"""A file that is synced often is longer than its batches, so that a sync need not make it longer (decision 0020)."""
+
+from __future__ import annotations
+
+import logging
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.config import LogConfig
+from headrace.storage.log import Log
+from headrace.storage.scan import PAGE_BYTES
+from headrace.storage.segment import GROWTH_BYTES_MAX, ROOM_BYTES
+from headrace.testing.disk import FaultyDisk, Platter
+from tests.storage.batches import START_MS, batch
+from tests.storage.logs import SMALL, new_log, open_at, reopened, values_in
+
+LARGE = LogConfig()
+
+
+def append(log: Log, size_bytes: int = 100) -> None:
+    log.append_as_leader(memoryview(batch(b"v" * size_bytes)), 0, START_MS)
+
+
+def flush(log: Log) -> None:
+    failures: list[object] = []
+    log.flush(failures.append)
+    assert failures == [None]
+
+
+def file_bytes(log: Log) -> int:
+    return log.segments.active.file.size()
+
+
+def disk_of(log: Log) -> FaultyDisk:
+    assert isinstance(log.place.disk, FaultyDisk)
+    return log.place.disk
+
+
+def test_who_syncs_a_little_at_a_time_writes_within_the_file() -> None:
+    log = new_log(LARGE)
+    sizes = []
+    for _ in range(3000):
+        append(log)
+        flush(log)
+        sizes.append(file_bytes(log))
+        assert log.size_bytes <= sizes[-1] <= log.size_bytes + min(log.size_bytes, ROOM_BYTES) + PAGE_BYTES
+        assert sizes[-1] % PAGE_BYTES == 0
+    assert len(set(sizes)) < 15, "the file grows seldom"
+
+
+def test_what_is_not_synced_gets_no_room() -> None:
+    log = new_log(LARGE)
+    for _ in range(100):
+        append(log)
+    assert file_bytes(log) == log.size_bytes
+
+
+def test_who_syncs_much_at_a_time_gets_no_room() -> None:
+    log = new_log(LARGE)
+    for _ in range(10):
+        append(log, GROWTH_BYTES_MAX)
+        flush(log)
+        assert file_bytes(log) == log.size_bytes
+
+
+def test_a_flush_of_nothing_new_makes_no_room() -> None:
+    """The file of a log that is as it was found, or was written out, stays as it is."""
+    log = new_log(LARGE)
+    append(log)
+    flush(log)
+    log.write_out()
+    flush(log)
+    assert file_bytes(log) == log.size_bytes
+    log = reopened(log)
+    flush(log)
+    assert file_bytes(log) == log.size_bytes
+
+
+@pytest.mark.parametrize("preallocate", [False, True])
+def test_a_closed_segment_ends_with_its_batches(preallocate: bool) -> None:
+    log = new_log(SMALL.replace(preallocate=preallocate))
+    for _ in range(40):
+        append(log)
+        flush(log)
+    assert len(log.segments) > 2
+    for segment in log.segments[:-1]:
+        assert segment.file.size() == segment.size_bytes
+    log.write_out()
+    assert file_bytes(log) == log.segments.active.size_bytes
+
+
+def test_a_cut_log_makes_room_anew() -> None:
+    log = new_log(LARGE)
+    for _ in range(10):
+        append(log)
+        flush(log)
+    log.truncate_to(4, START_MS)
+    assert file_bytes(log) == log.size_bytes
+    append(log)
+    flush(log)
+    assert file_bytes(log) == PAGE_BYTES
+    assert [offset for offset, _ in values_in(log)] == list(range(5))
+
+
+@pytest.mark.parametrize("free_bytes", [0, 1, 700])
+def test_without_room_on_the_disk_it_is_synced_all_the_same(free_bytes: int) -> None:
+    log = new_log(LARGE)
+    append(log)
+    disk = disk_of(log)
+    disk.faults.capacity_bytes = disk.platter.used_bytes() + free_bytes
+    flush(log)
+    assert file_bytes(log) == log.size_bytes
+    assert log.flushed_offset == 1
+    disk.faults.capacity_bytes = None
+    append(log)
+    flush(log)
+    assert file_bytes(log) == PAGE_BYTES
+
+
+def test_a_tight_disk_gives_no_room() -> None:
+    log = new_log(LARGE)
+    append(log)
+    disk_of(log).is_tight = True
+    flush(log)
+    assert file_bytes(log) == log.size_bytes
+
+
+@given(st.integers(0, 1 << 32))
+def test_what_was_synced_survives_a_loss_of_power_over_its_room(seed: int) -> None:
+    """Pages of the room may be as they were, torn, or written, in any order."""
+    chance = random.Random(seed)
+    log = open_at(FaultyDisk(Platter(seed)), SMALL.replace(segment_bytes=20_000))
+    for _ in range(3):
+        synced = values_in(log)
+        for _ in range(chance.randrange(40)):
+            append(log, chance.randrange(1, 900))
+            if chance.random() < 0.6:
+                flush(log)
+                synced = values_in(log)
+        disk = disk_of(log).restart(power_lost=True)
+        log = open_at(disk, log.config)
+        found = values_in(log)
+        assert found[: len(synced)] == synced
+
+
+def test_after_a_crash_the_room_is_no_damage(caplog: pytest.LogCaptureFixture) -> None:
+    log = new_log(LARGE)
+    for _ in range(50):
+        append(log)
+        flush(log)
+    before = values_in(log)
+    caplog.set_level(logging.INFO)
+    log = reopened(log, clean=False)
+    assert values_in(log) == before
+    assert file_bytes(log) == log.size_bytes
+    assert not caplog.records
