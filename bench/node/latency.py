@@ -24,6 +24,7 @@ BULK: Final = load.Work(1_000, 1_000, 0)
 BULK_A_SECOND: Final = 90
 BULK_LEAD_S: Final = 3
 BULK_ROUND_S: Final = 50
+BULK_ROUNDS_MAX: Final = 5
 
 
 class Case(NamedTuple):
@@ -97,7 +98,8 @@ def main() -> None:
     with peers.running(tuple(arguments.peers.split(","))) as running:
         for name, case in CASES.items():
             if arguments.cases in name:
-                lines += rows(running, name, case, arguments.rounds, duration_s)
+                rounds = min(arguments.rounds, BULK_ROUNDS_MAX) if case.beside_bulk else arguments.rounds
+                lines += rows(running, name, case, rounds, duration_s)
     header = ["requests", "peer", "p50 ms", "p99 ms", "p99.9 ms", "p99 of the rounds", "our p99 to it", "stolen"]
     conditions = (
         f"100 B records, one a request, open loop for {duration_s:g} s a round ({BULK_ROUND_S} beside bulk), "
