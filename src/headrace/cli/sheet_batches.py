@@ -78,7 +78,7 @@ class Told(NamedTuple):
 
 
 class Zeros(NamedTuple):
-    """What a file has behind its batches: room for more."""
+    """What a file has behind its batches, for those that come."""
 
     position: int
     end: int

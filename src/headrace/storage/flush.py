@@ -171,8 +171,8 @@ class Unsynced:
         """Calls `flushed` when all batches before `end_offset` are durable. Raises when the disk is offline."""
         flush = _Flush(self, end_offset, flushed)
         active = self._segments.active
-        if active.size_bytes > active.room_end:
-            active.make_room()
+        if active.size_bytes > active.padded_end:
+            active.pad()
         file = active.file
         self._sync_closed()
         self._flushing.append(flush)

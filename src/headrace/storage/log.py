@@ -582,7 +582,7 @@ class Log:
         closing.sync_now(self, file_names)
 
     def trim(self) -> None:
-        """Cuts off the room for what would come next, where nothing does any more."""
+        """Cuts off the padding, where nothing is appended any more."""
         self.segments.active.trim()
 
     def close(self) -> None:

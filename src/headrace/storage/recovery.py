@@ -360,7 +360,7 @@ class _Recovery:
                     segment.size_bytes - scan.position,
                     damage.reason,
                 )
-            segment.room_end, segment.size_bytes = segment.size_bytes, scan.position
+            segment.padded_end, segment.size_bytes = segment.size_bytes, scan.position
             if damage is None:  # zeros, which may come back
                 segment.trim()
             else:

@@ -19,6 +19,8 @@ from headrace.storage.index import RELATIVE_OFFSET_MAX
 
 CHUNK_BYTES: Final = 1 << 20
 PAGE_BYTES: Final = 4096
+SECTOR_BYTES: Final = 512
+"""What a disk writes whole at least: of a page that was on its way, some may be as they were before."""
 ZEROS_MIN: Final = 16
 """Fewer zeros in front of a page's end are no sign of a page that was lost: records have as many."""
 
@@ -53,7 +55,7 @@ class Damage(NamedTuple):
     is_followed: bool
     """There is a sound batch behind them in the same file."""
     is_lost_write: bool
-    """They look as a crash of the machine leaves them: cut short, or with pages of zeros."""
+    """They look as a crash of the machine leaves them: cut short, or with pages or sectors of zeros."""
 
 
 class SegmentScan:
@@ -162,7 +164,7 @@ class SegmentScan:
         return follower.base_offset <= last_offset
 
     def damage(self) -> Damage | None:
-        """What lies behind the last sound batch; None when that is nothing, or only the zeros of a preallocation."""
+        """What lies behind the last sound batch; None when that is nothing, or only the zeros of a padding."""
         if self.problem is None:
             return None
         rest = _Rest(self._file, self.position, self.size_bytes)
@@ -221,7 +223,7 @@ class _Rest:
 
     def is_cut_short(self) -> bool:
         """The batch goes on beyond the end of the file, and not only because its length was spoilt."""
-        head = self.file.read(self.start, HEADER_SIZE_BYTES)
+        head = self.file.read(self.start, min(HEADER_SIZE_BYTES, self.end - self.start))
         if len(head) < HEADER_SIZE_BYTES:
             return True
         size_bytes = int.from_bytes(head[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
@@ -231,11 +233,11 @@ class _Rest:
         return crc32c(self.file.read(self.start + _CRC_FROM, self.end - self.start - _CRC_FROM)) != crc
 
     def has_lost_start(self, next_offset: int) -> bool:
-        """Only a few bytes are in the page where the batch begins, and they are zeros where its offset can't be.
+        """Only a few bytes are in the sector where the batch begins, and they are zeros where its offset can't be.
 
-        The page had been written before with what comes before them, and the rest of the batch is in another one.
+        The sector had been written before with what comes before them, and the rest of the batch is in another one.
         """
-        count = PAGE_BYTES - self.start % PAGE_BYTES
+        count = SECTOR_BYTES - self.start % SECTOR_BYTES
         return (
             count < ZEROS_MIN
             and any(next_offset.to_bytes(8)[:count])
@@ -243,12 +245,21 @@ class _Rest:
         )
 
     def has_lost_page(self, end: int) -> bool:
-        """Some page up to `end` is zeros from some byte on to its end, or all of these bytes are zeros."""
+        """Some page up to `end` is zeros from some byte on to its end, or all of these bytes are zeros.
+
+        Or a sector: one that was as it was before has nothing of these batches, and is zeros from the first of them on.
+        """
+        first = self.file.read(self.start, min(end - self.start, SECTOR_BYTES - self.start % SECTOR_BYTES))
+        if len(first) >= ZEROS_MIN and not any(first):
+            return True
         is_empty = True
         # Where the file ends, its last page does; and a batch that follows may begin with zeros in a page that is lost.
         is_page_end = end == self.end or not any(self.file.read(end, -end % PAGE_BYTES))
         for position, chunk in self._chunks(end):
             is_empty = is_empty and is_zeros(chunk)
+            sectors = range(-position % SECTOR_BYTES, len(chunk) - SECTOR_BYTES + 1, SECTOR_BYTES)
+            if any(chunk.startswith(_ZERO_SECTOR, at) for at in sectors):
+                return True
             page_ends = [*range(PAGE_BYTES - position % PAGE_BYTES, len(chunk) + 1, PAGE_BYTES)]
             if is_page_end and position + len(chunk) == end:
                 page_ends.append(len(chunk))
@@ -288,3 +299,4 @@ def is_zeros(chunk: bytes) -> bool:
 
 
 _ZEROS: Final = bytes(CHUNK_BYTES)
+_ZERO_SECTOR: Final = bytes(SECTOR_BYTES)

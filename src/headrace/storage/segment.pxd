@@ -22,7 +22,7 @@ cdef class Segment:
     cdef public bint is_deleted
     cdef public object modified_ms
     cdef public object place
-    cdef public object room_end
+    cdef public object padded_end
     cdef public object size_bytes
     cdef public bint touched
     @cython.locals(batch=Batch)

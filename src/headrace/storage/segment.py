@@ -26,11 +26,12 @@ from headrace.storage.transaction_index import AbortedTransaction, TransactionIn
 
 logger = logging.getLogger(__name__)
 
-ROOM_BYTES: Final = 64 << 10
-GROWTH_BYTES_MAX: Final = ROOM_BYTES // 4
-"""Who grows by more from one sync to the next would have little of the room, and writes twice for it."""
+PADDING_BYTES: Final = 64 << 10
+GROWTH_BYTES_MAX: Final = PADDING_BYTES // 4
+"""Who goes further beyond the padding at once would have little of more of it, and writes twice for that."""
 
-_ZEROS: Final = bytes(ROOM_BYTES + PAGE_BYTES)
+_NEVER: Final = 2**63 - 1
+_ZEROS: Final = bytes(PADDING_BYTES + PAGE_BYTES)
 
 
 class Segment:
@@ -52,8 +53,8 @@ class Segment:
         "is_cut",
         "is_deleted",
         "modified_ms",
+        "padded_end",
         "place",
-        "room_end",
         "size_bytes",
         "touched",
     )
@@ -65,8 +66,8 @@ class Segment:
         self.size_bytes = size_bytes
         self.created_ms = modified_ms
         self.modified_ms = modified_ms
-        self.room_end = size_bytes
-        """Where the file ended when it was last made longer than its batches, by zeros that they are written over."""
+        self.padded_end = size_bytes
+        """Where the file ended when it was last padded: with zeros, which batches are written over."""
         self.touched = False
         self.has_index_files = True
         """The offset or the time index has a file. Without batches it needs none."""
@@ -100,7 +101,7 @@ class Segment:
             file.truncate(0)
         if preallocate_bytes:
             file.preallocate(preallocate_bytes)
-            segment.room_end = preallocate_bytes
+            segment.padded_end = preallocate_bytes
         return segment
 
     def reset(self) -> None:
@@ -230,36 +231,36 @@ class Segment:
         assert self._time_index is not None
         return self._offset_index.is_full(index_bytes_max) or self._time_index.is_full(index_bytes_max)
 
-    def make_room(self) -> None:
+    def pad(self) -> None:
         """Lets the file be longer than its batches, if it grows a little at a time, before somebody waits for its sync.
 
         A sync of what lies within a file's size and blocks is the write of that and a flush of the device; one that
-        makes it longer writes the file system's journal, too. The room is as much as there is of batches, up to
-        `ROOM_BYTES`, and to the end of a page, which is taken anyway. Without room on the disk it does without.
+        makes it longer writes the file system's journal, too. The padding is as much as there is of batches, up to
+        `PADDING_BYTES`, and to the end of a page, which is taken anyway. Where a disk is full, this file gets no more.
         """
         position = self.size_bytes
-        grown_bytes = position - self.room_end
-        self.room_end = position
+        grown_bytes = position - self.padded_end
+        self.padded_end = position
         if grown_bytes > GROWTH_BYTES_MAX or self.place.disk.is_tight:
             return
-        self.room_end = end = (position + min(position, ROOM_BYTES) + PAGE_BYTES - 1) & -PAGE_BYTES
+        self.padded_end = end = (position + min(position, PADDING_BYTES) + PAGE_BYTES - 1) & -PAGE_BYTES
         try:
             self.file.write(position, (_ZEROS[: end - position],))
         except DiskError:
+            self.padded_end = _NEVER
             with suppress(DiskError):
                 self.file.truncate(position)
-                self.room_end = position
 
     def trim(self) -> None:
         """The file ends with its batches: nothing is appended any more."""
-        if self.room_end > self.size_bytes:
+        if self.padded_end > self.size_bytes:
             self.file.truncate(self.size_bytes)
-            self.room_end = self.size_bytes
+            self.padded_end = self.size_bytes
 
     def cut_back(self) -> None:
         """After a write that raised: what of it is in the file goes."""
         self.is_cut = True
-        self.room_end = self.size_bytes
+        self.padded_end = self.size_bytes
         self.file.truncate(self.size_bytes)
 
     def cut(self, position: int, offset: int) -> None:
@@ -268,7 +269,7 @@ class Segment:
         assert self._time_index is not None
         assert self._transaction_index is not None
         self.file.truncate(position)
-        self.size_bytes = self.room_end = position
+        self.size_bytes = self.padded_end = position
         self._offset_index.truncate_to(offset)
         self._time_index.truncate_to(offset)
         self._transaction_index.truncate_to(offset)

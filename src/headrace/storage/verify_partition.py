@@ -241,7 +241,7 @@ class PartitionCheck:
 
     @property
     def _is_metadata(self) -> bool:
-        """The metadata log is read from the device at every start, and its last segment indexed on the way."""
+        """It is the metadata log: read from the device at every start, and its last segment indexed on the way."""
         return self.partition.name.topic == names.METADATA_TOPIC
 
     def _is_durable(self, offset: int) -> bool:
@@ -249,7 +249,7 @@ class PartitionCheck:
         return self.known.is_clean or offset < self.known.recovery_point
 
     def _zeros(self, path: str, walk: Walk, is_last: bool) -> None:
-        """Room for what comes, where a node appends; a crash may leave that elsewhere, too."""
+        """Padding, where a node appends; a crash may leave that elsewhere, too."""
         what = f"bytes {walk.position} to {walk.size_bytes} are zeros"
         is_recovered = is_last and self._is_metadata
         if self._is_durable(self.next_offset) and not is_recovered:

@@ -11,7 +11,7 @@ from typing import Final
 from headrace.errors import ProtocolError
 from headrace.protocol.batch import HEADER_SIZE_BYTES, Batch
 from headrace.storage.disk import File
-from headrace.storage.scan import Damage, SegmentScan
+from headrace.storage.scan import PAGE_BYTES, Damage, SegmentScan
 
 DECOMPRESSED_BYTES_MAX: Final = 256 << 20
 """Of one batch, for who looks inside: what is larger can't be read, and so can't fill the memory."""
@@ -39,12 +39,11 @@ class Walk:
         `advanced` hears how many bytes were passed, all in all the size of the file.
         """
         passed = _Passed(self.position, advanced)
+        resumed: SegmentScan | None = None
         while self.position < self.size_bytes:
             start = self.position
             passed.reached(start)
-            scan = SegmentScan(self._file, self.size_bytes, self.base_offset, start)
-            scan.has_holes = self.has_holes or start > 0  # which offset is next is only known at the start
-            scan.end_offset = self.end_offset
+            scan, resumed = resumed or self._scan(start), None
             for batch in scan.batches(passed.read):
                 self.position = scan.position
                 yield batch
@@ -53,6 +52,9 @@ class Walk:
             damage = scan.damage()
             if damage is None:
                 break
+            if self._has_grown(scan):
+                resumed = self._scan(scan.position, scan)
+                continue
             if damage.is_followed and damage.end == self.size_bytes:
                 # A batch that is sound but for its offsets, which may be the fault of the one before. So it gets a
                 # second try, without regard to what came before. Its length is under the CRC, and can be trusted.
@@ -64,6 +66,20 @@ class Walk:
             yield damage
             self.position = resume
         passed.reached(self.size_bytes)
+
+    def _has_grown(self, scan: SegmentScan) -> bool:
+        """A node has written since where the scan ended: in order, so that what was found behind it is not damage."""
+        return next(self._scan(scan.position, scan).batches(chunk_bytes=PAGE_BYTES), None) is not None
+
+    def _scan(self, position: int, before: SegmentScan | None = None) -> SegmentScan:
+        """From a position on, where another may have come to; else which offset is next is only known at the start."""
+        scan = SegmentScan(self._file, self.size_bytes, self.base_offset, position)
+        scan.end_offset = self.end_offset
+        if before is None:
+            scan.has_holes = self.has_holes or position > 0
+        else:
+            scan.has_holes, scan.next_offset = before.has_holes, before.next_offset
+        return scan
 
 
 class _Passed:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 PAGE_BYTES: Final = 4096
+SECTOR_BYTES: Final = 512
 
 
 @dataclass(slots=True)
@@ -61,21 +62,25 @@ class Node:
             self.has_lost = False
 
     def lose_power(self, chance: random.Random) -> None:
-        """Keeps the changes up to some point, the last one torn at any byte, and sometimes only some pages of them."""
+        """Keeps the changes up to some point, the last one torn at any byte, and sometimes only some pages of them.
+
+        Some disks write pages whole, and some sectors.
+        """
         kept = chance.randint(0, len(self.unsynced))
         changes = self.unsynced[:kept]
         torn = self.unsynced[kept] if kept < len(self.unsynced) else None
         if isinstance(torn, Write):
             changes.append(Write(torn.position, torn.content[: chance.randint(0, len(torn.content))]))
         with_holes = chance.random() < 0.3
-        stale: set[int] = set()  # pages that the device got for the last time: later changes of theirs are lost too
+        block_bytes = chance.choice((PAGE_BYTES, SECTOR_BYTES)) if with_holes else PAGE_BYTES
+        stale: set[int] = set()  # blocks that the device got for the last time: later changes of theirs are lost too
         for change in changes:
             if with_holes and isinstance(change, Write):
                 _apply(self.durable, Resize(max(len(self.durable), change.position + len(change.content))))
-                for page in _pages(change):
-                    number = page.position // PAGE_BYTES
+                for block in _blocks(change, block_bytes):
+                    number = block.position // block_bytes
                     if number not in stale and chance.random() < 0.7:
-                        _apply(self.durable, page)
+                        _apply(self.durable, block)
                     else:
                         stale.add(number)
             else:
@@ -206,9 +211,9 @@ def _apply(content: bytearray, change: Change) -> None:
         content[change.position : change.position + len(change.content)] = change.content
 
 
-def _pages(write: Write) -> list[Write]:
+def _blocks(write: Write, size: int) -> list[Write]:
     end = write.position + len(write.content)
-    edges = [write.position, *range(write.position // PAGE_BYTES * PAGE_BYTES + PAGE_BYTES, end, PAGE_BYTES), end]
+    edges = [write.position, *range(write.position // size * size + size, end, size), end]
     return [
         Write(start, write.content[start - write.position : stop - write.position])
         for start, stop in itertools.pairwise(edges)
