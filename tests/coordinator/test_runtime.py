@@ -476,6 +476,7 @@ def test_hazard_13_after_a_full_disk_the_state_is_that_of_the_log_and_who_waited
     toys.add("a")
     toys.host.drain()
     disk = disk_of(toys)
+    toys.host.partition(TOPIC).log.trim()
     disk.faults.capacity_bytes = 0
     lost = toys.add("a")
     held = toys.ask(lambda shard, reply: shard.hold(reply))

@@ -38,7 +38,7 @@ def test_hazard_15_a_full_disk_refuses_and_serves_reads_and_recovers_without_a_r
             assert (await put(b"first", -1)).error_code == Error.NONE
             disk.faults.capacity_bytes = 0
             for acks in (1, -1, 1, -1):
-                assert (await put(bytes(1000), acks)).error_code == Error.KAFKA_STORAGE_ERROR
+                assert (await put(bytes(5000), acks)).error_code == Error.KAFKA_STORAGE_ERROR
                 read = fetched(await ask(peer, fetch_request("orders", topic_id, [fetch_partition(0)]), 12))
                 assert (read.error_code, read.high_watermark) == (Error.NONE, 1)
                 assert b"first" in bytes(read.records)
@@ -71,15 +71,17 @@ def test_hazard_15_a_disk_that_is_full_to_the_last_byte_has_a_way_out() -> None:
             for name in topic_ids:
                 assert await put(name, 10_000) is Error.NONE
             disk.faults.capacity_bytes = disk.platter.used_bytes()
-            assert await put("orders", 100) is Error.KAFKA_STORAGE_ERROR
+            assert await put("orders", 20_000) is Error.KAFKA_STORAGE_ERROR
+            disk.faults.copies_on_write = True  # so that there is no room in what files are padded with, either
+            disk.faults.capacity_bytes = disk.platter.used_bytes()
             assert await delete(peer, "old") is Error.NONE
             # There was no room for that, so no record takes what was made by it before enough is free.
             assert disk.is_tight
             while disk.free() < 10_000:
                 await asyncio.sleep(0.01)
             assert await put("orders", 1) is Error.NONE
-            full_bytes = disk.faults.capacity_bytes = disk.platter.used_bytes()
-        disk = disk.restart(faults=Faults(capacity_bytes=full_bytes))
+            disk.faults.capacity_bytes = disk.platter.used_bytes()
+        disk = disk.restart(faults=Faults(capacity_bytes=disk.platter.used_bytes()))
         async with running(disk) as node, connected(node) as peer:
             assert await put("orders", 1) is Error.KAFKA_STORAGE_ERROR
             read = fetched(await ask(peer, fetch_request("orders", topic_ids["orders"], [fetch_partition(0)]), 12))

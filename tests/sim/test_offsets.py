@@ -42,7 +42,7 @@ def state_kept_after_a_failed_write(patch: pytest.MonkeyPatch) -> None:
     [
         (told_before_it_is_committed, range(30)),
         (offsets_are_lost_at_the_load, range(30)),
-        (state_kept_after_a_failed_write, range(100)),
+        (state_kept_after_a_failed_write, range(100, 200)),
     ],
 )
 def test_a_planted_defect_is_found(

@@ -52,6 +52,8 @@ class Faults:
     """This one sync fails, and its pages never reach the device."""
     errors_at_calls: dict[int, type[DiskError]] = field(default_factory=dict)
     capacity_bytes: int | None = None
+    copies_on_write: bool = False
+    """What is written over takes room as well, as on some file systems."""
     open_files_max: int = 1 << 20
     read_only: bool = False
     forbidden: tuple[str, ...] = ()
@@ -301,7 +303,8 @@ class FaultyFile(File):
                 self._write(position, content[: disk.platter.chance.randint(0, len(content))])
             raise
         self._writing()
-        growth = position + len(content) - len(self._node.cached)
+        end = len(self._node.cached)
+        growth = len(content) if disk.faults.copies_on_write else position + len(content) - end
         if growth > 0 and growth > (free := disk.free()):
             self._write(position, content[: max(0, len(content) - growth + free)])
             raise DiskFull(disk.full_path(self.path))

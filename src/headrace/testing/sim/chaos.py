@@ -167,11 +167,13 @@ class Chaos:
         await self._restart(host, outage)
 
     async def _disk_full(self, host: Host, outage: float) -> None:
-        """There is little room, or none, for a while."""
+        """There is little room, or none, for a while; where there is none, not even to write over what is there."""
         chance = self.simulation.chance(f"full {self.simulation.now}")
         for process in host.processes.values():
             for disk in process.disks:
-                disk.faults.capacity_bytes = disk.platter.used_bytes() + chance.choice((0, 100, 5000))
+                free_bytes = chance.choice((0, 100, 5000))
+                disk.faults.capacity_bytes = disk.platter.used_bytes() + free_bytes
+                disk.faults.copies_on_write = not free_bytes
                 process.event(f"{disk.root} has {disk.free()} bytes left")
         filled = [disk for process in host.processes.values() for disk in process.disks]
         await asyncio.sleep(outage)
