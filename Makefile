@@ -59,7 +59,7 @@ BENCHES ?= $(subst /,.,$(basename $(filter-out bench/node/bare.py bench/node/bar
 bench: setup ## Measure against others, in one run; one of them: make bench BENCHES=bench.protocol.codec
 	@for bench in $(BENCHES); do printf '\n== %s\n' $$bench; $(BIN)/python -m $$bench $(ARGS) || exit 1; done
 
-bars: setup ## Hold a node to the bars of speed that we have set ourselves, in one table (an hour; goes on where it stopped)
+bars: setup ## Hold a node to the bars of speed that we have set ourselves, in one table (an hour or two; goes on where it stopped)
 	@$(BIN)/python -m bench.node.bars $(ARGS)
 
 compat: setup ## Run Kafka's own Java tools and kcat against a node, and write docs/compat.md; some: make compat ARGS="groups"

@@ -1,8 +1,8 @@
 """Where we stand, in one table: `python -m bench.node.bars [--only latency] [--again] [--markdown]`.
 
 Runs the benches of a node, one after another, and holds what they found to the bars that we have set ourselves. It
-takes an hour; what was stopped goes on with the bench that it was at. `--again` begins anew. Ends with 1 if a bar was
-missed.
+takes an hour, or two on a busy host; what was stopped goes on with the bench that it was at. `--again` begins anew.
+Ends with 1 if a bar was missed.
 """
 
 from __future__ import annotations

@@ -267,3 +267,14 @@ def test_after_a_loss_of_power_a_file_has_at_least_what_was_synced_and_a_seed_re
         return found, written, disk.trace
 
     assert run() == run()
+
+
+def test_where_writes_are_copies_a_full_disk_takes_not_even_what_is_written_over() -> None:
+    disk = FaultyDisk()
+    file = disk.open("f", create=True)
+    file.write(0, [bytes(100)])
+    disk.faults.capacity_bytes = disk.platter.used_bytes()
+    file.write(0, [b"over"])
+    disk.faults.copies_on_write = True
+    with pytest.raises(DiskFull):
+        file.write(0, [b"over"])
