@@ -8,10 +8,11 @@ import pytest
 
 from headrace.protocol.control import build_marker
 from headrace.storage.closed_logs import CLOSED_LOGS
+from headrace.storage.disk import DiskError, TooManyOpenFiles
 from headrace.storage.log import Log
 from headrace.storage.producer_state import Origin
 from headrace.storage.scan import LogDamaged
-from headrace.testing.disk import FaultyDisk
+from headrace.testing.disk import Faults, FaultyDisk
 from tests.storage.batches import START_MS, batch
 from tests.storage.logs import values_in
 from tests.storage.nodes import SMALL, TOPIC_ID, Node, append, fill
@@ -362,3 +363,20 @@ def test_a_log_that_was_emptied_keeps_no_index_of_what_it_had(caplog: pytest.Log
     log = log_of(node.restart(power_lost=True))
     assert values_in(log) == values
     assert not caplog.records
+
+
+def test_what_a_group_commit_could_not_sync_is_synced_by_a_clean_stop() -> None:
+    """Where the system can't sync all files at once, too."""
+    node = Node([FaultyDisk(faults=Faults(can_sync_all=False))])
+    log = node.directories.create("t", 0, TOPIC_ID)
+    found = fill(log, 30)
+    assert len(log.segments) > 2
+    disk = disk_of(node)
+    told: list[DiskError | None] = []
+    log.flush(told.append)
+    disk.faults.errors_at_calls = {disk.calls + 1: TooManyOpenFiles}
+    node.drain()
+    assert [type(error) for error in told] == [TooManyOpenFiles]
+    node.stop()
+    node = node.restart(power_lost=True)
+    assert values_in(log_of(node)) == found

@@ -10,6 +10,7 @@ from headrace.storage.clean_shutdown import write_clean_shutdown
 from headrace.storage.closed_logs import ClosedLog, write_closed_logs
 from headrace.storage.disk import Disk
 from headrace.storage.expected_starts import ExpectedStarts
+from headrace.storage.flush import SyncsFiles
 from headrace.storage.last_stop import SYNC_FAILED
 from headrace.storage.log import Log
 from headrace.storage.reopening import OfflineLog
@@ -18,6 +19,7 @@ from headrace.storage.reopening import OfflineLog
 def stop_cleanly(
     disk: Disk,
     broker_epoch: int,
+    flusher: SyncsFiles,
     checkpoints: Checkpoints,
     *,
     logs: Mapping[TopicPartition, Log],
@@ -27,6 +29,7 @@ def stop_cleanly(
     """Blocks. Raises DiskError, and then the stop was not clean."""
     written = {log: log.write_out() for log in logs.values() if log.offline is None}
     if not disk.sync_all():
+        flusher.sync_owed()
         for log, file_names in written.items():
             log.sync_now(file_names)
     contents = checkpoints.contents()

@@ -34,6 +34,8 @@ class SyncsFiles(Protocol):
 
     def hurry(self) -> None: ...
 
+    def sync_owed(self) -> None: ...
+
     def write_behind(self, file: File, position: int, size: int) -> None: ...
 
 
@@ -57,6 +59,9 @@ class DirectFlusher:
         self._disk.sync_directory(directory)
 
     def hurry(self) -> None:
+        pass
+
+    def sync_owed(self) -> None:
         pass
 
     def write_behind(self, file: File, position: int, size: int) -> None:

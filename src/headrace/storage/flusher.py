@@ -144,6 +144,10 @@ class Flusher:
         self._resting.append(done)
         self._rest()
 
+    def sync_owed(self) -> None:
+        """Syncs what a group could not, and no other has begun to since. Blocks; for who rests, at a stop."""
+        self._group.sync_each(self._disk)
+
     def _rest(self) -> None:
         if self._resting and self.is_idle:
             resting, self._resting = self._resting, []
@@ -276,10 +280,10 @@ class Group:
         count = len(self.files) + len(self.directories)
         at_once = costs.prefer_at_once(count) and disk.sync_all()
         if not at_once:
-            self._sync_each(disk)
+            self.sync_each(disk)
         return Outcome(count, at_once, clock() - start)
 
-    def _sync_each(self, disk: Disk) -> None:
+    def sync_each(self, disk: Disk) -> None:
         for directory in self.directories:
             try:
                 disk.sync_directory(directory)

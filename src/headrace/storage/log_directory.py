@@ -387,6 +387,7 @@ class LogDirectory:
                 stop_cleanly(
                     self.disk,
                     broker_epoch,
+                    self._flusher,
                     self.checkpoints,
                     logs=self.logs,
                     offline_logs=self.offline_logs,
