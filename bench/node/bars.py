@@ -29,7 +29,7 @@ STEPS: Final = {
     "produce": ("bench.node.throughput", "--clients", "librdkafka", "--peers", "ours,kafka"),
     "bare": ("bench.node.throughput", "--acks", "1", "--peers", "ours,bare", "--scale", "4"),
     "consume": ("bench.node.consume", "--rounds", "6", "--gigabytes", "0", "--peers", "ours,kafka"),
-    "latency": ("bench.node.latency", "--scale", "0.2", "--rounds", "16"),
+    "latency": ("bench.node.latency", "--scale", "0.4", "--rounds", "16"),
     "replay": ("bench.node.consume", "--rounds", "5", "--cases", "replay", "--peers", "ours"),
 }
 """By name, what is run for it. To the bare loop 4 GB a round: of less, what that writes never reaches the disk. Latency

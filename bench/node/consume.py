@@ -8,9 +8,10 @@ data that is not in memory any more: one-record requests at 1,000 a second, alon
 from __future__ import annotations
 
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final
 
 from bench.node import load, peers
+from bench.node.calm import Acknowledgements
 from bench.node.report import arguments_of, middle, ratio, say, show, undisturbed
 from bench.node.topics import topic_of
 
@@ -72,46 +73,35 @@ def throughput(
     return lines
 
 
-class Replayed(NamedTuple):
-    alone: load.Result
-    beside: load.Result
-    taken_s: float
-
-
 def replay(peer: peers.Peer, gigabytes: float, acks: int, rounds: int) -> list[list[str]]:
     """p99 alone and beside the replay."""
     records = int(gigabytes * 1_000) * BULK.batch // load.PARTITIONS * load.PARTITIONS
-    found, stolen = [], []
+    alone, beside = Acknowledgements(), Acknowledgements()
+    taken_s = []
     with topic_of(peer, load.PARTITIONS) as cold, topic_of(peer, load.PARTITIONS) as probed:
         load.produce(peer.bootstrap, cold, BULK._replace(records=records)).result()
         peer.forget_cache()
         probe_s = max(PROBE_S_MIN, load.fetch(peer.bootstrap, cold, records // load.PARTITIONS).result().wall_s)
         probe = load.Work(100, 1, int(probe_s * PROBE_A_SECOND), acks)
-
-        def once() -> Replayed:
-            peer.forget_cache()
-            alone = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
-            replaying = load.fetch(peer.bootstrap, cold, records // load.PARTITIONS)
-            beside = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
-            return Replayed(alone, beside, replaying.result().wall_s)
-
         for _ in range(rounds):
-            one, percent = undisturbed(once)
-            found.append(one)
-            stolen.append(percent)
-            say(
-                f"{peer.name}  acks={acks}  p99 {one.alone.p99_ms:.2f} alone, {one.beside.p99_ms:.2f} beside; "
-                f"stolen {percent:.1f}%"
-            )
+            peer.forget_cache()
+            before = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
+            replaying = load.fetch(peer.bootstrap, cold, records // load.PARTITIONS)
+            during = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
+            taken_s.append(replaying.result().wall_s)
+            alone.add(before)
+            beside.add(during, taken_s[-1])
+            say(f"{peer.name}  acks={acks}  p99 {before.p99_ms:.2f} alone, {during.p99_ms:.2f} beside")
     lines = []
-    replayed = f"{gigabytes * 1000 / middle([one.taken_s for one in found]):,.0f}"
+    replayed = f"{gigabytes * 1000 / middle(taken_s):,.0f}"
     for name in ("p50_ms", "p99_ms", "p999_ms"):
-        alone, beside = (
-            middle([getattr(result, name) for result in results])
-            for results in ([one.alone for one in found], [one.beside for one in found])
-        )
-        line = [peer.name, "all" if acks < 0 else str(acks), name, f"{alone:.2f}", f"{beside:.2f}"]
-        lines.append([*line, ratio(beside, alone), replayed, f"{middle(stolen):.1f}%"])
+        line = [peer.name, "all" if acks < 0 else str(acks), name]
+        for kind in ("all", "calm"):
+            figures = getattr(alone, kind), getattr(beside, kind)
+            single, together = (getattr(one, name) for one in figures)
+            line += [f"{single:.2f}", f"{together:.2f}", ratio(together, single)]
+            line.append(", ".join(f"{one.stolen_percent:.1f}%" for one in figures))
+        lines.append([*line, replayed])
         say("  ".join(lines[-1]))
     return lines
 
@@ -147,9 +137,11 @@ def main() -> None:
     conditions = (
         f"100 B records, one a request, {PROBE_A_SECOND:,}/s; {arguments.gigabytes * arguments.scale:g} GB in "
         "batches of 1 MB read from disk beside it by a raw client; acks=all: ours fsyncs, Kafka does not; "
-        "stolen: what the machine's host took of the processors"
+        "first of all requests, then of those in calm half seconds; "
+        "stolen: what the machine's host took of the processors, alone and beside it"
     )
-    header = ["peer", "acks", "", "alone", "beside a replay", "ratio", "replay MB/s", "stolen"]
+    header = ["peer", "acks", "", "alone", "beside a replay", "ratio", "stolen"]
+    header += ["calm, alone", "calm, beside", "calm, ratio", "calm, stolen", "replay MB/s"]
     if lines:
         show("Acknowledgements beside a replay from cold disk", conditions, header, lines)
 

@@ -1,8 +1,9 @@
 """How long an acknowledgement takes: `python -m bench.node.latency [--peers ours,kafka] [--cases 10,000]`.
 
 One-record requests of 100 B leave at a fixed rate whether or not earlier ones are answered, on one connection to each
-of two partitions, and each counts from when it was due. Peers take turns; the first round warms up and is not counted,
-the others give the median of each percentile.
+of two partitions, and each counts from when it was due. Peers take turns; the first round warms up and is not counted.
+The percentiles are of all requests of the others together, and beside it of those in the half seconds in which the
+machine's host took least (`bench/node/calm.py`).
 
 With acks=all ours fsyncs before it answers and the others do not; `flush.messages=1` makes both do so with acks=1.
 The bulk producer beside it sends 90 MB/s in batches of 1 MB, acks=1, to a topic of its own, for so long that what it
@@ -11,11 +12,11 @@ sends reaches the disk with every peer: Linux begins after 30 s, or with a tenth
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Final, NamedTuple
 
 from bench.node import load, peers
-from bench.node.report import arguments_of, middle, ratio, say, show, undisturbed
+from bench.node.calm import Acknowledgements
+from bench.node.report import arguments_of, ratio, say, show
 from bench.node.topics import topic_of
 
 RECORD_BYTES: Final = 100
@@ -60,30 +61,22 @@ def measure(peer: peers.Peer, case: Case, duration_s: float) -> load.Result:
 
 
 def rows(running: dict[str, peers.Peer], name: str, case: Case, rounds: int, duration_s: float) -> list[list[str]]:
-    found: dict[str, list[load.Result]] = {peer: [] for peer in running}
-    stolen: dict[str, list[float]] = {peer: [] for peer in running}
+    found = {peer: Acknowledgements() for peer in running}
     for number in range(rounds):
-        for peer in running.values():
-            result, percent = undisturbed(partial(measure, peer, case, duration_s))
-            found[peer.name].append(result)
-            stolen[peer.name].append(percent)
-            say(
-                f"{name}, round {number}: {peer.name} p50 {result.p50_ms:.2f}, p99 {result.p99_ms:.2f}, "
-                f"stolen {percent:.1f}%"
-            )
+        for key, peer in running.items():
+            result = measure(peer, case, duration_s)
+            say(f"{name}, round {number}: {key} p50 {result.p50_ms:.2f}, p99 {result.p99_ms:.2f}")
+            if number or rounds == 1:
+                found[key].add(result)
     first = next(iter(running))
-    p99_ms = {peer: middle([one.p99_ms for one in results]) for peer, results in found.items()}
+    calm, everywhere = ({key: getattr(one, kind) for key, one in found.items()} for kind in ("calm", "all"))
     lines = []
-    for key, results in found.items():
-        spread = [one.p99_ms for one in results[1:] or results]
-        line = [
-            name if key == first else "",
-            key,
-            f"{middle([one.p50_ms for one in results]):.2f}",
-            f"{p99_ms[key]:.2f}",
-        ]
-        line += [f"{middle([one.p999_ms for one in results]):.2f}", f"{min(spread):.2f}-{max(spread):.2f}"]
-        line += [ratio(p99_ms[first], p99_ms[key]), f"{middle(stolen[key]):.1f}%"]
+    for key in running:
+        line = [name if key == first else "", key]
+        for figures in (everywhere, calm):
+            of = figures[key]
+            line += [f"{of.p50_ms:.2f}", f"{of.p99_ms:.2f}", f"{of.p999_ms:.2f}"]
+            line += [ratio(figures[first].p99_ms, of.p99_ms), f"{of.stolen_percent:.1f}%"]
         say("  ".join([name, *line[1:]]))
         lines.append(line)
     return lines
@@ -100,10 +93,12 @@ def main() -> None:
             if arguments.cases in name:
                 rounds = min(arguments.rounds, BULK_ROUNDS_MAX) if case.beside_bulk else arguments.rounds
                 lines += rows(running, name, case, rounds, duration_s)
-    header = ["requests", "peer", "p50 ms", "p99 ms", "p99.9 ms", "p99 of the rounds", "our p99 to it", "stolen"]
+    header = ["requests", "peer", "p50 ms", "p99 ms", "p99.9 ms", "our p99 to it", "stolen"]
+    header += ["calm p50", "calm p99", "calm p99.9", "calm, to it", "calm, stolen"]
     conditions = (
         f"100 B records, one a request, open loop for {duration_s:g} s a round ({BULK_ROUND_S} beside bulk), "
         f"{load.PARTITIONS} partitions, 1 connection each; acks=all: ours fsyncs, Kafka does not; "
+        "first of all requests, then of those in calm half seconds; "
         "stolen: what the machine's host took of the processors"
     )
     show("Latency of an acknowledgement", conditions, header, lines)

@@ -25,6 +25,8 @@ FETCH_VERSION: Final = 11  # the last one whose fields are at fixed places
 IN_FLIGHT: Final = 5
 """What the Java client does by default; librdkafka has no such limit unless it is idempotent."""
 FETCH_BYTES: Final = 1 << 20
+SLICE_S: Final = 0.5
+"""The raw client tells of so long at a time."""
 BINARIES: Final = Path(__file__).parents[2] / "build" / "bench"
 
 
@@ -51,6 +53,8 @@ class Result(NamedTuple):
     max_ms: float = 0.0
     bytes: int = 0
     replies: int = 0
+    slices: Sequence[tuple[int, Sequence[int]]] = ()
+    """With a rate: what the host stole in each, in ticks, and what each request took that was due in it, in µs."""
 
 
 class Running:

@@ -5,6 +5,8 @@
  *
  * With a rate, requests leave by the clock whether or not earlier ones are answered, and their latency counts from when
  * they were due, so that a stall shows in all that it holds up. Replies of one connection come in order (Kafka's rule).
+ * It then tells of each half second by itself: the ticks that the machine's host stole in it (/proc/stat), and what each
+ * request took that was due in it, in microseconds.
  * ERROR_AT and RECORDS_AT are positions in a reply, OFFSET_AT one in the request. Prints one JSON object.
  */
 #define _GNU_SOURCE
@@ -23,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CONNECTIONS_MAX = 1024, REPEATED_BYTES = 1 << 16, BATCH_HEADER_BYTES = 61 };
+enum { CONNECTIONS_MAX = 1024, REPEATED_BYTES = 1 << 16, BATCH_HEADER_BYTES = 61, SLICE_NS = 500000000 };
 
 struct lane {
   char *frames;      /* the frame, repeated while small, so that many leave in one call */
@@ -118,12 +120,44 @@ static int by_value(const void *one, const void *other) {
   return (a > b) - (a < b);
 }
 
+static uint64_t stolen_ticks(void) {
+  static int file = -1;
+  char text[512];
+  unsigned long long stolen = 0;
+  if (file < 0) file = open("/proc/stat", O_RDONLY | O_CLOEXEC);
+  ssize_t got = file < 0 ? 0 : pread(file, text, sizeof text - 1, 0);
+  text[got > 0 ? got : 0] = 0;
+  sscanf(text, "cpu %*u %*u %*u %*u %*u %*u %*u %llu", &stolen);
+  return stolen;
+}
+
+/* Each slice with what was stolen in it and the latencies of its requests; `ticks` has one more, of the end. */
+static void print_slices(const uint64_t *latency_ns, const uint32_t *slice, uint64_t requests, const uint64_t *ticks,
+                         uint32_t slices) {
+  printf(", \"slices\": [");
+  for (uint32_t at = 0; at < slices; at++) {
+    printf("%s[%llu, [", at ? ", " : "", (unsigned long long)(ticks[at + 1] - ticks[at]));
+    for (uint64_t request = 0, first = 1; request < requests; request++) {
+      if (slice[request] != at) continue;
+      printf("%s%llu", first ? "" : ",", (unsigned long long)(latency_ns[request] / 1000));
+      first = 0;
+    }
+    printf("]]");
+  }
+  printf("]");
+}
+
 static void ask(uint64_t requests, double rate, uint64_t in_flight, size_t error_at) {
   uint64_t *latency_ns = malloc(requests * sizeof *latency_ns), due = 0, answered = 0;
   for (int at = 0; at < lane_count; at++) lanes[at].due_ns = malloc((requests / lane_count + 1) * sizeof(uint64_t));
+  uint32_t slices = rate > 0 ? (uint64_t)((requests - 1) / rate * 1e9) / SLICE_NS + 1 : 0, ticks_read = 0;
+  uint64_t *ticks = calloc(slices + 1, sizeof *ticks);
+  uint32_t *slice = slices ? malloc(requests * sizeof *slice) : NULL;
   prctl(PR_SET_TIMERSLACK, 1);
   uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), now_ns = began_ns;
   while (answered < requests) {
+    while (ticks_read < slices && now_ns - began_ns >= (uint64_t)ticks_read * SLICE_NS)
+      ticks[ticks_read++] = stolen_ticks();
     for (; rate > 0 && due < requests; due++) {
       struct lane *lane = &lanes[due % lane_count];
       uint64_t due_ns = began_ns + (uint64_t)(due / rate * 1e9);
@@ -155,17 +189,22 @@ static void ask(uint64_t requests, double rate, uint64_t in_flight, size_t error
       size_t read = 0, size;
       while (lane->filled - read >= 4 && lane->filled - read >= (size = int32_at(lane->reply + read) + 4)) {
         check(lane->reply + read, error_at);
-        latency_ns[answered++] = now_ns - lane->due_ns[lane->answered++];
+        uint64_t due_ns = lane->due_ns[lane->answered++];
+        if (slices) slice[answered] = (due_ns - began_ns) / SLICE_NS;
+        latency_ns[answered++] = now_ns - due_ns;
         read += size;
       }
       memmove(lane->reply, lane->reply + read, lane->filled -= read);
     }
   }
   double wall_s = (clock_ns(CLOCK_MONOTONIC) - began_ns) / 1e9;
+  printf("{\"wall_s\": %.6f, \"cpu_s\": %.6f", wall_s, clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9);
+  while (ticks_read <= slices) ticks[ticks_read++] = stolen_ticks();
+  if (slices) print_slices(latency_ns, slice, requests, ticks, slices);
   qsort(latency_ns, requests, sizeof *latency_ns, by_value);
 #define MS(share) (latency_ns[(uint64_t)((requests - 1) * (share))] / 1e6)
-  printf("{\"wall_s\": %.6f, \"cpu_s\": %.6f, \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"max_ms\": %.4f}\n",
-         wall_s, clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1e9, MS(.5), MS(.99), MS(.999), MS(1));
+  printf(", \"p50_ms\": %.4f, \"p99_ms\": %.4f, \"p999_ms\": %.4f, \"max_ms\": %.4f}\n", MS(.5), MS(.99), MS(.999),
+         MS(1));
 }
 
 /* The offset after the last whole batch of a reply: brokers may cut the last one off. */
