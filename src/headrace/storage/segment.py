@@ -235,7 +235,7 @@ class Segment:
         """Lets the file be longer than its batches, if it grows a little at a time, before somebody waits for its sync.
 
         A sync of what lies within a file's size and blocks is the write of that and a flush of the device; one that
-        makes it longer writes the file system's journal, too. The padding is as much as there is of batches, up to
+        makes it longer writes its inode or the journal, too. The padding is as much as there is of batches, up to
         `PADDING_BYTES`, and to the end of a page, which is taken anyway. Where a disk is full, this file gets no more.
         """
         position = self.size_bytes
