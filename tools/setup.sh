@@ -33,7 +33,7 @@ install() {
 packages() {
     if ! "$venv/bin/python" -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
         find_python
-        say "setting up $venv with $("$python" -V) (once; it takes a minute or two)"
+        say "setting up $venv with $("$python" -V) (once; it takes some minutes)"
         "$python" -m venv --clear "$venv" || fail "$python could not make $venv. Remove it and run make setup again."
     else
         say "bringing $venv up to date"

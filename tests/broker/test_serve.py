@@ -198,7 +198,7 @@ def test_flags_that_can_not_be_meant_are_wrong_use(arguments: tuple[str, ...], e
         (("--listen", "192.0.2.1:0"), "this machine has no address 192.0.2.1"),
         (("--listen", "no.such.host.invalid:0"), "Use an address of this machine"),
         (("--data", "/proc/no/such/folder"), "can't be a log directory (No such file or directory); choose a folder"),
-        (("--data", "/dev/null"), "/dev/null can't be a log directory (File exists); choose a folder"),
+        (("--data", "/dev/null"), "/dev/null can't be a log directory (it is no folder); choose a folder"),
     ],
 )
 def test_what_it_can_not_run_with_is_one_sentence(arguments: tuple[str, ...], expected: str, tmp_path: Path) -> None:

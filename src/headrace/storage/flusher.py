@@ -146,7 +146,11 @@ class Flusher:
 
     def sync_owed(self) -> None:
         """Syncs what a group could not, and no other has begun to since. Blocks; for who rests, at a stop."""
-        self._group.sync_each(self._disk)
+        group, self._group = self._group, Group()
+        try:
+            group.sync_each(self._disk)
+        finally:
+            group.release()
 
     def _rest(self) -> None:
         if self._resting and self.is_idle:

@@ -50,7 +50,7 @@ class LocalDisk(Disk):
         try:
             self.make_directory("")
         except (FileVanished, FileThere) as error:
-            raise NoFolder(error.path, error.reason) from error
+            raise NoFolder(error.path, "it is no folder" if os.path.exists(self.root) else error.reason) from error
         # Open from the start: it is told of every failed write-back after that, whichever file it was in.
         self._descriptor = self._call("", os.open, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
