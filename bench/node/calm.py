@@ -1,15 +1,16 @@
 """What acknowledgements took: all of them, and those of the time in which the machine's host left the processors to us.
 
 The host of a virtual machine takes from 0 to 40% of the processors, for seconds or for parts of one, and nobody's tail
-is shorter than that. So the load client tells of each half second by itself, with what was stolen in it. Calm are the
-quarter in which least was stolen, and all others in which it was no more. That looks at the host's processors alone,
-never at how long anything took, and is the same for all peers. The host's disk has moods, too; nothing tells of them.
+is shorter than that. So the load client tells of each half second by itself, with what was stolen in it. Calm are those
+in which no more was stolen than in the calmest quarter of each peer, never mind how long anything took. The host can
+take only from who wants to run, so that busy half seconds are left out more often than those that wait for the disk.
+The host's disk has moods, too, and nothing tells of them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -38,20 +39,30 @@ class Acknowledgements:
         self._slices: list[Slice] = []
 
     def add(self, result: Result, seconds: float | None = None) -> None:
-        """A round, or only its first seconds. The last slice has no next, and is left out."""
-        found = result.slices if seconds is None else result.slices[: int(seconds / SLICE_S)]
-        for (stolen, latencies_us), (next_stolen, _) in pairwise(found):
+        """A round, or only its first seconds. The last slice has no next, and is its own."""
+        found = result.slices if seconds is None else result.slices[: max(1, int(seconds / SLICE_S))]
+        for (stolen, latencies_us), (next_stolen, _) in pairwise([*found, *found[-1:]]):
             self._slices.append(Slice(stolen + next_stolen, latencies_us))
-
-    @property
-    def calm(self) -> Figures:
-        stolen = sorted(one.stolen_ticks for one in self._slices)
-        most = stolen[max(1, int(len(stolen) * CALM_SHARE)) - 1]
-        return figures_of([one for one in self._slices if one.stolen_ticks <= most])
 
     @property
     def all(self) -> Figures:
         return figures_of(self._slices)
+
+    def calm(self, ticks_max: int) -> Figures:
+        return figures_of([one for one in self._slices if one.stolen_ticks <= ticks_max])
+
+    @property
+    def calm_ticks(self) -> int:
+        """The most that was stolen in one of its calmest quarter."""
+        stolen = sorted(one.stolen_ticks for one in self._slices)
+        return stolen[max(1, int(len(stolen) * CALM_SHARE)) - 1]
+
+
+def calm_of(measured: Iterable[Acknowledgements]) -> list[Figures]:
+    """Of those that are compared, held to the same: what it takes for each to have a quarter of its slices in it."""
+    compared = list(measured)
+    ticks_max = max(one.calm_ticks for one in compared)
+    return [one.calm(ticks_max) for one in compared]
 
 
 def figures_of(slices: Sequence[Slice]) -> Figures:

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final
 
 from bench.node import load, peers
-from bench.node.calm import Acknowledgements
+from bench.node.calm import Acknowledgements, calm_of
 from bench.node.report import arguments_of, middle, ratio, say, show, undisturbed
 from bench.node.topics import topic_of
 
@@ -83,21 +83,21 @@ def replay(peer: peers.Peer, gigabytes: float, acks: int, rounds: int) -> list[l
         peer.forget_cache()
         probe_s = max(PROBE_S_MIN, load.fetch(peer.bootstrap, cold, records // load.PARTITIONS).result().wall_s)
         probe = load.Work(100, 1, int(probe_s * PROBE_A_SECOND), acks)
-        for _ in range(rounds):
+        for number in range(rounds):
             peer.forget_cache()
             before = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
             replaying = load.fetch(peer.bootstrap, cold, records // load.PARTITIONS)
             during = load.produce(peer.bootstrap, probed, probe, rate=PROBE_A_SECOND).result()
             taken_s.append(replaying.result().wall_s)
-            alone.add(before)
-            beside.add(during, taken_s[-1])
+            if number:  # the first warms up
+                alone.add(before)
+                beside.add(during, taken_s[-1])
             say(f"{peer.name}  acks={acks}  p99 {before.p99_ms:.2f} alone, {during.p99_ms:.2f} beside")
     lines = []
     replayed = f"{gigabytes * 1000 / middle(taken_s):,.0f}"
     for name in ("p50_ms", "p99_ms", "p999_ms"):
         line = [peer.name, "all" if acks < 0 else str(acks), name]
-        for kind in ("all", "calm"):
-            figures = getattr(alone, kind), getattr(beside, kind)
+        for figures in ([alone.all, beside.all], calm_of([alone, beside])):
             single, together = (getattr(one, name) for one in figures)
             line += [f"{single:.2f}", f"{together:.2f}", ratio(together, single)]
             line.append(", ".join(f"{one.stolen_percent:.1f}%" for one in figures))

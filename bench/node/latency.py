@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from bench.node import load, peers
-from bench.node.calm import Acknowledgements
+from bench.node.calm import Acknowledgements, calm_of
 from bench.node.report import arguments_of, ratio, say, show
 from bench.node.topics import topic_of
 
@@ -69,7 +69,8 @@ def rows(running: dict[str, peers.Peer], name: str, case: Case, rounds: int, dur
             if number or rounds == 1:
                 found[key].add(result)
     first = next(iter(running))
-    calm, everywhere = ({key: getattr(one, kind) for key, one in found.items()} for kind in ("calm", "all"))
+    everywhere = {key: one.all for key, one in found.items()}
+    calm = dict(zip(found, calm_of(found.values()), strict=True))
     lines = []
     for key in running:
         line = [name if key == first else "", key]

@@ -156,8 +156,6 @@ static void ask(uint64_t requests, double rate, uint64_t in_flight, size_t error
   prctl(PR_SET_TIMERSLACK, 1);
   uint64_t began_ns = clock_ns(CLOCK_MONOTONIC), now_ns = began_ns;
   while (answered < requests) {
-    while (ticks_read < slices && now_ns - began_ns >= (uint64_t)ticks_read * SLICE_NS)
-      ticks[ticks_read++] = stolen_ticks();
     for (; rate > 0 && due < requests; due++) {
       struct lane *lane = &lanes[due % lane_count];
       uint64_t due_ns = began_ns + (uint64_t)(due / rate * 1e9);
@@ -170,6 +168,8 @@ static void ask(uint64_t requests, double rate, uint64_t in_flight, size_t error
       while (lane->due < share && lane->due - lane->answered < in_flight) lane->due_ns[lane->due++] = now_ns;
     }
     for (int at = 0; at < lane_count; at++) push(at);
+    while (ticks_read < slices && now_ns - began_ns >= (uint64_t)ticks_read * SLICE_NS)
+      ticks[ticks_read++] = stolen_ticks();
     struct timespec wait = {0}, *until = NULL;
     if (rate > 0 && due < requests) {
       uint64_t next_ns = began_ns + (uint64_t)(due / rate * 1e9);
