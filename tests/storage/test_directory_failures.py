@@ -369,7 +369,7 @@ def test_hazard_8_a_sync_that_fails_at_the_start_is_known_to_the_next() -> None:
     assert node.directories.log("t", 1) is not None
 
 
-def test_a_directory_that_fails_at_the_start_leaves_the_others() -> None:
+def test_a_directory_that_fails_at_the_start_leaves_the_others(caplog: pytest.LogCaptureFixture) -> None:
     disks = two_disks()
     node = Node(disks)
     fill(node.directories.create("t", 0, TOPIC_ID), 3)
@@ -380,6 +380,9 @@ def test_a_directory_that_fails_at_the_start_leaves_the_others() -> None:
     node = Node(again)
     assert list(node.directories.failed) == ["/disk0"]
     assert "may not be used by this user" in str(node.directories.failed["/disk0"])
+    assert [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR] == [
+        f"log directory /disk0 is left out: {node.directories.failed['/disk0']}"
+    ]
     assert node.directories.log("t", 0) is None
     assert node.directories.log("t", 1) is not None
 
@@ -392,9 +395,21 @@ def test_a_directory_that_fails_at_the_start_leaves_the_others() -> None:
         (Faults(capacity_bytes=0), r"/disk0/\S+ can't grow because the disk is full; free space"),
     ],
 )
-def test_a_node_without_a_directory_does_not_start_and_says_why(faults: Faults, sentence: str) -> None:
+def test_a_node_without_a_directory_does_not_start_and_says_why_once(
+    faults: Faults, sentence: str, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(DiskError, match=sentence):
         Node([FaultyDisk(faults=faults, root="/disk0")])
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR], "who starts it says it"
+
+
+def test_of_several_directories_that_fail_each_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    faults = Faults(forbidden=("meta.properties",))
+    with pytest.raises(DiskError, match="/disk0/meta.properties"):
+        Node([FaultyDisk(faults=faults, root=f"/disk{number}") for number in range(2)])
+    assert [record.getMessage()[:32] for record in caplog.records if record.levelno == logging.ERROR] == [
+        "log directory /disk1 is left out"
+    ]
 
 
 def test_hazard_15_a_full_disk_refuses_and_goes_on_when_there_is_room() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,12 +10,20 @@ from headrace.errors import HeadraceError
 
 _BLANK: Final = " \t\f"
 _ESCAPES: Final = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NO_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
-    """Names and values; of a name that comes twice, the last. Bytes are ISO 8859-1, and anything else is escaped."""
+    """Names and values; of a name that comes twice, the last. Bytes are ISO 8859-1, and anything else is escaped.
+
+    Raises HeadraceError, also for what nobody wrote as a text: every line of it would be some name.
+    """
+    text = content.decode("iso-8859-1")
+    if odd := _NO_TEXT.search(text):
+        number = text.count("\n", 0, odd.start()) + 1
+        raise HeadraceError(f"line {number} holds the byte 0x{ord(odd[0]):02x}, so this is no properties file.")
     found: dict[str, str] = {}
-    for line in _logical_lines(content.decode("iso-8859-1")):
+    for line in _logical_lines(text):
         name, value = _split(line)
         found[_unescape(name)] = _unescape(value)
     return found

@@ -7,7 +7,7 @@ somebody else, or that another process uses, is a mistake of whoever starts the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 from headrace.errors import Error, HeadraceError, Refused
@@ -66,6 +66,7 @@ class Directories:
         Raises DiskInUse and WrongDirectory, and the DiskError of the first folder when none can be used.
         """
         found = cls([], ports)
+        failed: dict[str, DiskError] = {}
         try:
             for disk in disks:
                 try:
@@ -77,8 +78,8 @@ class Directories:
                 except DiskInUse:
                     raise
                 except DiskError as error:
-                    found._failed(disk.root, error)
-            found._require_one()
+                    failed[disk.root] = error
+            found._go_on_without(failed)
         except BaseException:
             found.abandon()
             raise
@@ -91,14 +92,15 @@ class Directories:
 
         Raises the DiskError of the first folder when none can be used. `topic_id_of` says which topic has a name now.
         """
+        failed: dict[str, DiskError] = {}
         try:
             for directory in list(self.all):
                 try:
                     directory.load(progress)
                 except DiskError as error:
                     self.all.remove(directory)
-                    self._failed(directory.root, error)
-            self._require_one()
+                    failed[directory.root] = error
+            self._go_on_without(failed)
         except BaseException:
             self.abandon()
             raise
@@ -109,13 +111,15 @@ class Directories:
         for directory in self.all:
             directory.abandon()
 
-    def _require_one(self) -> None:
-        if not self.all:
-            raise next(iter(self.failed.values()))
-
-    def _failed(self, root: str, error: HeadraceError) -> None:
-        logger.error("log directory %s is left out: %s", root, error)
-        self.failed[root] = error
+    def _go_on_without(self, failed: Mapping[str, DiskError]) -> None:
+        """Leaves these out. Where no folder is left, raises the error of the first, and says it by that alone."""
+        self.failed |= failed
+        raised = None if self.all else next(iter(self.failed))
+        for root, error in failed.items():
+            if root != raised:
+                logger.error("log directory %s is left out: %s", root, error)
+        if raised is not None:
+            raise self.failed[raised]
 
     def _went_offline(self, directory: LogDirectory) -> None:
         if directory not in self.all:
