@@ -32,6 +32,7 @@ from headrace.storage.log import Log
 from headrace.storage.log_options import LogOptions
 from headrace.storage.place import Place
 from headrace.storage.recovery import Saved, open_log
+from headrace.storage.segment import Segment
 
 NOW_MS: Final = 1_700_000_000_000
 ROUND_BYTES: Final = {1_000: 60 << 20, 16_000: 250 << 20, 1_000_000: 500 << 20}
@@ -56,6 +57,8 @@ class NoFlusher:
     def sync_owed(self) -> None: ...
 
     def write_behind(self, file: File, position: int, size: int) -> None: ...
+
+    def ahead_of(self, segment: Segment) -> None: ...
 
 
 def new_log(folder: Path, config: LogConfig) -> Log:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from headrace.storage import disk_threads, syncs, write_behind
+from headrace.storage import disk_threads, headroom, range_thread, syncs, write_behind
 from headrace.storage.disk import File, SyncFailed
 from headrace.storage.disk_threads import FILES_MAX
 from headrace.storage.local_disk import LocalDisk
@@ -25,7 +25,7 @@ from headrace.storage.write_behind import ThreadWriteBehind
 from tests.plain_forms import plain_form
 
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-SERVING = ("serve_syncs", "serve_write_backs", "ask_sync", "ask_write_back", "hear")
+SERVING = ("serve_syncs", "serve_write_backs", "serve_headroom", "ask_sync", "ask_range", "hear")
 
 
 @pytest.fixture(params=["compiled", "plain"])
@@ -34,7 +34,7 @@ def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any
     if request.param == "compiled":
         return disk_threads
     plain = plain_form("storage/disk_threads.py")
-    for module in (syncs, write_behind):
+    for module in (syncs, write_behind, headroom, range_thread):
         for name in SERVING:
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, getattr(plain, name))

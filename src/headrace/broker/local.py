@@ -13,6 +13,7 @@ from headrace.broker.ports import NodePorts
 from headrace.broker.process import LocalProcess
 from headrace.storage.cleaning_work import CleaningProcesses
 from headrace.storage.disk import Disk
+from headrace.storage.headroom import ThreadHeadroom
 from headrace.storage.local_disk import LocalDisk
 from headrace.storage.syncs import Ended, ThreadSyncs
 from headrace.storage.workers import WorkerThread
@@ -33,7 +34,7 @@ def local_ports(loop: asyncio.AbstractEventLoop) -> NodePorts:
 
 def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) -> NodePorts:
     """For a node in somebody else's process, whose limits it leaves alone."""
-    threads: list[WorkerThread | ThreadSyncs | ThreadWriteBehind] = []
+    threads: list[WorkerThread | ThreadSyncs | ThreadWriteBehind | ThreadHeadroom] = []
     processes = CleaningProcesses()
     process = LocalProcess()
 
@@ -51,6 +52,11 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         behind = ThreadWriteBehind(disk)
         threads.append(behind)
         return behind
+
+    def headroom_of(disk: Disk) -> ThreadHeadroom:
+        headroom = ThreadHeadroom(disk)
+        threads.append(headroom)
+        return headroom
 
     def stop() -> None:
         for thread in threads:
@@ -71,6 +77,7 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         senders=[workers_of(f"sender-{number}", gives_way=True) for number in range(SENDERS)],
         syncs_of=syncs_of if syncs_files else None,
         behind_of=behind_of if syncs_files else None,
+        headroom_of=headroom_of if syncs_files else None,
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,
         stop=stop,

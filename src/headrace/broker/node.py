@@ -449,6 +449,7 @@ class Node:
                 clock=lambda: self._clock_ns() / 1e9,
                 on_offline=went_offline,
                 behind_of=self._ports.behind_of,
+                headroom_of=self._ports.headroom_of,
                 syncs_of=self._ports.syncs_of,
             )
         return self._flushers[disk]

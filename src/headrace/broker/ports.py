@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from headrace.broker.process import ProcessFigures
     from headrace.storage.cleaning_work import StartWork
     from headrace.storage.disk import Disk
+    from headrace.storage.headroom import Headroom
     from headrace.storage.syncs import Ended, Syncs
     from headrace.storage.workers import Workers
     from headrace.storage.write_behind import WritesBehind
@@ -46,6 +47,8 @@ class NodePorts:
     """Who syncs the files of a disk, away from the loop; workers do without."""
     behind_of: Callable[[Disk], WritesBehind] | None = None
     """Who starts the write-back of what is appended to a disk, where that may have to wait."""
+    headroom_of: Callable[[Disk], Headroom] | None = None
+    """Who gets memory for what is appended to a disk, where that is slow."""
     process: Callable[[], ProcessFigures | None] = _unknown
     """What the process takes of its machine, where that means something."""
     open_files: int = 1000

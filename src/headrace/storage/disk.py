@@ -211,13 +211,25 @@ class Lock(ABC):
 class Disk(ABC):
     """A folder of files. Everything above storage is handed one; the simulator hands in one that crashes."""
 
-    __slots__ = ("asked_room_ms", "has_reserve", "is_tight", "offline", "on_offline", "refusals", "root", "sync_beats")
+    __slots__ = (
+        "asked_room_ms",
+        "has_reserve",
+        "is_tight",
+        "offline",
+        "on_offline",
+        "refusals",
+        "root",
+        "slow_beats",
+        "sync_beats",
+    )
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.sync_beats = bytearray(1)
         """One byte that counts when a sync that replies wait for begins, and when it ends: odd while one is under way,
         which who has much to read lets pass. A byte, so that threads without the interpreter can look at it."""
+        self.slow_beats = bytearray(1)
+        """One byte that counts what took so long that it must have waited for memory; `headroom` looks at it."""
         self.on_offline: Callable[[SyncFailed], None] = lambda failure: None
         """Called once, by whoever's sync failed first, in that thread."""
         self.offline: SyncFailed | None = None

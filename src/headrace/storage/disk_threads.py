@@ -1,5 +1,7 @@
 # cython: language_level=3
-"""The work of the threads that sync and write back, and how the loop speaks to them: by pipes, in messages of one size.
+"""The work of the threads that sync, write back and get memory, and how the loop speaks to them: by pipes.
+
+Each message is of one size.
 
 Compiled, they need the interpreter for none of it: a sync begins while the loop runs on, the next one begins as soon
 as it has ended, with all that was asked for meanwhile, and its end interrupts nobody. A thread that runs Python waits
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from itertools import takewhile
 from struct import Struct
 from typing import Final
@@ -20,12 +23,19 @@ try:
 except ImportError:  # a machine that runs the file as it stands needs no Cython either
     from headrace.protocol import kernel_shim as cython
 
-from headrace.storage.local_disk import WRITE_BACK_STEP_BYTES, sync_descriptor, sync_file_system, write_back
+from headrace.storage.local_disk import (
+    SLOW_NS_A_BYTE,
+    WRITE_BACK_STEP_BYTES,
+    sync_descriptor,
+    sync_file_system,
+    write_back,
+)
 
 if cython.compiled:
     from cython.cimports.headrace.storage.system_calls import (
         CLOCK_MONOTONIC,
         IOCB_CMD_FDSYNC,
+        POSIX_FADV_WILLNEED,
         SYNC_FILE_RANGE_WRITE,
         SYS_io_destroy,
         SYS_io_getevents,
@@ -38,6 +48,7 @@ if cython.compiled:
         fdatasync,
         io_event,
         iocb,
+        posix_fadvise,
         sync_file_range,
         syncfs,
         syscall,
@@ -51,9 +62,10 @@ __all__ = [
     "COMPILED",
     "FILES_MAX",
     "MESSAGES_MAX",
+    "ask_range",
     "ask_sync",
-    "ask_write_back",
     "hear",
+    "serve_headroom",
     "serve_syncs",
     "serve_write_backs",
 ]
@@ -71,6 +83,9 @@ _NAP_US: Final = 100
 _NAPS_MAX: Final = 20
 # Who writes back waits before it begins, between two steps, and, in naps, while a sync is under way. To each the kernel
 # adds some 0.06 ms of its own.
+
+HEADROOM_STEP_BYTES: Final = 32 << 10
+"""Who is in the kernel may not be interrupted there: a tenth of a millisecond, where memory is slow."""
 
 _SYNC: Final = Struct(f"=3i{FILES_MAX}i")  # files, from how many on at once, the file system, descriptors
 _TOLD: Final = Struct("=6q")  # messages, files, whether at once, the error, its descriptor, nanoseconds
@@ -131,7 +146,7 @@ def hear(pipe: int) -> tuple[int, int, int, int, int, int] | None:
     return told[0], told[1], told[2], told[3], told[4], told[5]
 
 
-def ask_write_back(pipe: int, descriptor: int, position: int, size: int) -> bool:
+def ask_range(pipe: int, descriptor: int, position: int, size: int) -> bool:
     """Of no file it ends the thread. False when the pipe is full."""
     if not cython.compiled:
         try:
@@ -312,6 +327,61 @@ def _serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
                     naps += 1
                 rest_us = _BETWEEN_US if is_gentle else 0
                 write_back(descriptor, start, min(step, position + size - start))
+
+
+def serve_headroom(asked_pipe: int, slow_beats: bytearray) -> None:
+    """Has what it is asked for brought into memory. Returns when it is asked for no file.
+
+    The one byte of `slow_beats` counts the ranges for which memory was slow.
+    """
+    if not cython.compiled:
+        _serve_headroom(asked_pipe, slow_beats)
+        return
+    asked: cython.int = asked_pipe
+    beats: cython.p_uchar = slow_beats
+    ranges = cython.declare(cython.longlong[192])
+    at: cython.int
+    size: cython.int
+    done: cython.longlong
+    began: cython.longlong
+    step_bytes: cython.longlong = HEADROOM_STEP_BYTES
+    slow_ns: cython.longlong = SLOW_NS_A_BYTE
+    with cython.nogil:
+        while True:
+            size = read(asked, cython.address(ranges[0]), 1536)
+            if size <= 0:
+                if size < 0 and errno == EINTR:
+                    continue
+                break
+            at = 0
+            while at < size // 8 and ranges[at] >= 0:
+                began = _clock_ns()
+                done = 0
+                # It may be closed by now, or another file may have its number, which does no harm.
+                while done < ranges[at + 2] and not posix_fadvise(
+                    ranges[at], ranges[at + 1] + done, step_bytes, POSIX_FADV_WILLNEED
+                ):
+                    done += step_bytes
+                if _clock_ns() - began > done * slow_ns:
+                    beats[0] += 1
+                at += 3
+            if at < size // 8:
+                break
+
+
+def _serve_headroom(asked_pipe: int, slow_beats: bytearray) -> None:
+    while content := os.read(asked_pipe, _RANGE.size * MESSAGES_MAX):
+        for descriptor, position, size in _RANGE.iter_unpack(content):
+            if descriptor < 0:
+                return
+            began = time.perf_counter_ns()
+            done = 0
+            with suppress(OSError):
+                while done < size:
+                    os.posix_fadvise(descriptor, position + done, HEADROOM_STEP_BYTES, os.POSIX_FADV_WILLNEED)
+                    done += HEADROOM_STEP_BYTES
+            if time.perf_counter_ns() - began > done * SLOW_NS_A_BYTE:
+                slow_beats[0] = (slow_beats[0] + 1) & 0xFF
 
 
 @cython.cfunc

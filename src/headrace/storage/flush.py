@@ -38,6 +38,8 @@ class SyncsFiles(Protocol):
 
     def write_behind(self, file: File, position: int, size: int) -> None: ...
 
+    def ahead_of(self, segment: Segment) -> None: ...
+
 
 class DirectFlusher:
     """Syncs on the spot: for tools, and for whoever has no loop to keep free."""
@@ -66,6 +68,9 @@ class DirectFlusher:
 
     def write_behind(self, file: File, position: int, size: int) -> None:
         file.start_writeback(position, size)
+
+    def ahead_of(self, segment: Segment) -> None:
+        pass
 
 
 class Unsynced:
@@ -147,6 +152,7 @@ class Unsynced:
         start = self.write_back_at - WRITE_BEHIND_BYTES
         self._flusher.write_behind(segment.file, start, segment.size_bytes - start)
         self.write_back_at = segment.size_bytes + WRITE_BEHIND_BYTES
+        self._flusher.ahead_of(segment)
 
     def truncated(self, offset: int) -> None:
         """What is at and behind an offset is gone: no flush that is under way speaks for what will take its place."""

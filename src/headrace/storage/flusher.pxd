@@ -10,6 +10,7 @@ cdef class Flusher:
     cdef public object _clock
     cdef public object _costs
     cdef public object _disk
+    cdef public object _headroom
     cdef public Group _group
     cdef public bint _is_offline
     cdef public bint _is_scheduled

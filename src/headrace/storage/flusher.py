@@ -24,14 +24,18 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from headrace.metrics.histogram import Histogram
 from headrace.named_tuple import NamedTuple
 from headrace.storage.disk import Disk, DiskError, File, FileVanished, SyncFailed
+from headrace.storage.headroom import Headroom
 from headrace.storage.syncs import Ended, Outcome, Syncs
 from headrace.storage.workers import Workers
 from headrace.storage.write_behind import WritesBehind
+
+if TYPE_CHECKING:
+    from headrace.storage.segment import Segment
 
 FILES_AT_ONCE_MIN: Final = 8
 """Fewer are synced each by itself: at once, they would wait for whatever else is being written to the device."""
@@ -55,6 +59,7 @@ class Flusher:
         "_costs",
         "_disk",
         "_group",
+        "_headroom",
         "_is_offline",
         "_is_scheduled",
         "_is_working",
@@ -78,6 +83,7 @@ class Flusher:
         clock: Callable[[], float],
         on_offline: Callable[[SyncFailed], None],
         behind_of: Callable[[Disk], WritesBehind] | None = None,
+        headroom_of: Callable[[Disk], Headroom] | None = None,
         syncs_of: Callable[[Disk, Ended], Syncs] | None = None,
     ) -> None:
         """`workers` run one job at a time. Where nobody else writes behind, it does not wait, and is done on the spot.
@@ -91,6 +97,7 @@ class Flusher:
         self._clock = clock
         self._on_offline = on_offline
         self._behind = None if behind_of is None else behind_of(disk)
+        self._headroom = None if headroom_of is None else headroom_of(disk)
         self._syncs = None if syncs_of is None else syncs_of(disk, self._ended)
         self._costs = Costs()
         self._group = Group()
@@ -133,6 +140,11 @@ class Flusher:
             self._behind.start(file, position, size)
         else:
             file.start_writeback(position, size)
+
+    def ahead_of(self, segment: Segment) -> None:
+        """The segment has grown by a megabyte: memory for the next one may be got now."""
+        if self._headroom is not None:
+            self._headroom.ahead_of(segment)
 
     @property
     def is_idle(self) -> bool:

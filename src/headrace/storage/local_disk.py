@@ -11,6 +11,7 @@ import re
 import stat as stat_bits
 import sys
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import Final, NoReturn
 
 from headrace.named_tuple import NamedTuple
@@ -36,6 +37,8 @@ from headrace.storage.disk import (
 WRITE_BACK_STEP_BYTES: Final = 256 << 10
 """What is written back at a time where somebody syncs: a quarter of a millisecond of a disk that writes a gigabyte a
 second."""
+SLOW_NS_A_BYTE: Final = 1
+"""To write to memory that is at hand takes a third of it."""
 _VECTOR_LENGTH_MAX: Final = 1024  # IOV_MAX of every system we run on
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -179,17 +182,28 @@ class LocalFile(File):
         try:
             if not is_one:
                 written = os.pwritev(self._descriptor, buffers, position)
-            elif size <= WRITE_BACK_STEP_BYTES or self._beat == self._disk.sync_beats[0]:
+            elif size <= WRITE_BACK_STEP_BYTES:
                 written = os.pwrite(self._descriptor, buffers[0], position)
             else:
-                self._beat = self._disk.sync_beats[0]
-                written = _write_in_pieces(self._descriptor, buffers[0], position, size)
+                written = self._write_much(buffers[0], position, size)
         except OSError as error:
             if error.errno != errno.EINVAL or len(buffers) <= _VECTOR_LENGTH_MAX:
                 raise self._error(error) from error
             written = 0  # too many buffers for one call
         # Short when the disk is about to be full, above 2 GB, or with too many buffers: then the rest says which.
         return size if written == size else self._write_rest(position, buffers, written, size)
+
+    def _write_much(self, buffer: Bytes, position: int, size: int) -> int:
+        began_ns = perf_counter_ns()
+        disk = self._disk
+        if self._beat == disk.sync_beats[0]:
+            written = os.pwrite(self._descriptor, buffer, position)
+        else:
+            self._beat = disk.sync_beats[0]
+            written = _write_in_pieces(self._descriptor, buffer, position, size)
+        if perf_counter_ns() - began_ns > size * SLOW_NS_A_BYTE:
+            disk.slow_beats[0] = (disk.slow_beats[0] + 1) & 0xFF
+        return written
 
     def _write_rest(self, position: int, buffers: Sequence[Bytes], written: int, size: int) -> int:
         rest = [memoryview(buffer) for buffer in buffers]

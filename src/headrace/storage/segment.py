@@ -67,7 +67,7 @@ class Segment:
         self.created_ms = modified_ms
         self.modified_ms = modified_ms
         self.padded_end = size_bytes
-        """Where the file ended when it was last padded: with zeros, which batches are written over."""
+        """Where the file ended when it was last padded or stretched: with zeros, which batches are written over."""
         self.touched = False
         self.has_index_files = True
         """The offset or the time index has a file. Without batches it needs none."""
@@ -250,6 +250,19 @@ class Segment:
             self.padded_end = _NEVER
             with suppress(DiskError):
                 self.file.truncate(position)
+
+    def stretch(self, ahead_bytes: int) -> tuple[int, int]:
+        """Lets the file end so far behind its batches, with nothing written there; returns position and size of what is
+        new. Nothing is where it ends there already, or where the disk is full."""
+        start, end = max(self.padded_end, self.size_bytes), self.size_bytes + ahead_bytes
+        if start >= end or self.place.disk.is_tight:
+            return start, 0
+        try:
+            self.file.truncate(end)
+        except DiskError:
+            return start, 0
+        self.padded_end = end
+        return start, end - start
 
     def trim(self) -> None:
         """The file ends with its batches: nothing is appended any more."""

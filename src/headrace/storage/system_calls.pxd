@@ -8,6 +8,8 @@ cdef extern from "unistd.h" nogil:
 
 cdef extern from "fcntl.h" nogil:
     unsigned int SYNC_FILE_RANGE_WRITE
+    int POSIX_FADV_WILLNEED
+    int posix_fadvise(int descriptor, int64_t position, int64_t size, int advice)
     int sync_file_range(int descriptor, int64_t position, int64_t size, unsigned int flags)
 
 cdef extern from "time.h" nogil:
