@@ -1,4 +1,4 @@
-"""Where memory is slow it is got ahead of what is appended (decision 0020)."""
+"""Where memory is slow it is got ahead of what is appended (decision 0023)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,8 @@ from headrace.storage.flush import DirectFlusher
 from headrace.storage.headroom import AHEAD_BYTES, PATIENCE, Headroom, ThreadHeadroom
 from headrace.storage.local_disk import WRITE_BACK_STEP_BYTES, LocalDisk
 from headrace.storage.log import Log
-from headrace.storage.segment import Segment
+from headrace.storage.scan import PAGE_BYTES
+from headrace.storage.segment import FILE_BYTES_MAX, Segment
 from headrace.testing.disk import FaultyDisk, Platter
 from tests.plain_forms import plain_form
 from tests.storage.batches import START_MS, batch
@@ -64,8 +66,13 @@ def stretched_log(config: LogConfig = LARGE) -> Log:
     log = new_log(config)
     for _ in range(3):
         append(log)
-    assert log.segments.active.stretch(AHEAD) == (log.size_bytes, AHEAD)
+    start, size = log.segments.active.stretch(AHEAD)
+    assert (start, start + size) == (log.size_bytes, page_end(log.size_bytes + AHEAD))
     return log
+
+
+def page_end(position: int) -> int:
+    return (position + PAGE_BYTES - 1) // PAGE_BYTES * PAGE_BYTES
 
 
 # ------------------------------------------------------------------------------------------- the file and its batches
@@ -76,9 +83,10 @@ def test_who_appends_by_megabytes_writes_within_the_file() -> None:
     log = open_at(disk, LARGE, flusher=Stretching(disk))
     for _ in range(5):
         append(log, MEGABYTE)
-        assert file_bytes(log) == log.size_bytes + AHEAD_BYTES
-    append(log)
-    assert file_bytes(log) < log.size_bytes + AHEAD_BYTES, "so little is no reason"
+        assert file_bytes(log) == page_end(log.size_bytes + AHEAD_BYTES)
+    before = file_bytes(log)
+    append(log, 2 * PAGE_BYTES)
+    assert file_bytes(log) == before, "so little is no reason"
     assert len(values_in(log)) == 6
 
 
@@ -86,9 +94,16 @@ def test_only_what_is_new_of_it_is_told() -> None:
     log = stretched_log()
     end = file_bytes(log)
     assert log.segments.active.stretch(AHEAD) == (end, 0)
-    assert log.segments.active.stretch(AHEAD - 1) == (end, 0)
+    assert log.segments.active.stretch(AHEAD - PAGE_BYTES) == (end, 0)
+    append(log, PAGE_BYTES)
+    assert log.segments.active.stretch(AHEAD) == (end, page_end(log.size_bytes + AHEAD) - end)
+
+
+def test_no_file_is_longer_than_a_kafka_opens() -> None:
+    log = new_log(LARGE)
     append(log)
-    assert log.segments.active.stretch(AHEAD) == (end, log.size_bytes + AHEAD - end)
+    start, size = log.segments.active.stretch(FILE_BYTES_MAX)
+    assert start + size == FILE_BYTES_MAX < 1 << 31
 
 
 def test_a_segment_that_is_closed_ends_with_its_batches() -> None:
@@ -106,15 +121,19 @@ def test_a_cut_log_ends_with_its_batches() -> None:
     log = stretched_log()
     log.truncate_to(1, START_MS)
     assert file_bytes(log) == log.size_bytes
-    assert log.segments.active.stretch(AHEAD) == (log.size_bytes, AHEAD)
+    assert log.segments.active.stretch(AHEAD)[0] == log.size_bytes
 
 
-def test_what_is_stretched_need_not_be_padded() -> None:
+def test_who_syncs_a_little_there_is_padded_as_elsewhere() -> None:
+    """A sync of what nothing was written to has to find blocks for it, and to write down which."""
     log = stretched_log()
     before = file_bytes(log)
     append(log)
     flush(log)
+    assert log.segments.active.padded_end == PAGE_BYTES
     assert file_bytes(log) == before
+    log.roll(START_MS)
+    assert log.segments[0].file.size() == log.segments[0].size_bytes
 
 
 def test_a_file_that_was_allocated_stays_as_long() -> None:
@@ -150,7 +169,7 @@ def test_a_full_disk_cuts_it_off_with_what_was_refused() -> None:
     assert isinstance(disk, FaultyDisk)
     disk.faults.capacity_bytes = 0
     with pytest.raises(Exception, match="full"):
-        append(log, AHEAD + 1000)
+        append(log, AHEAD + 2 * PAGE_BYTES)
     assert file_bytes(log) == log.size_bytes
     disk.faults.capacity_bytes = None
     append(log)
@@ -219,7 +238,7 @@ def test_where_it_was_slow_what_comes_next_is_in_memory(form: Any, disk: LocalDi
     ahead.ahead_of(segment)
     ahead.stop()
     assert not [thread for thread in threading.enumerate() if thread.name == headroom.THREAD]
-    assert file_bytes(log) == log.size_bytes + AHEAD_BYTES
+    assert file_bytes(log) == page_end(log.size_bytes + AHEAD_BYTES)
     if segment.file.is_cached(0, 1) is None:
         pytest.skip("this system can't tell what is in memory")
     assert segment.file.is_cached(log.size_bytes, AHEAD_BYTES)
@@ -232,6 +251,7 @@ def test_it_ends_when_memory_was_long_at_hand_and_goes_on_when_it_is_slow_again(
     disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[int, int]] = []
+    # Nothing is begun, so that the next may be asked for.
     monkeypatch.setattr(range_thread.RangeThread, "ask", lambda self, file, *asked_for: asked.append(asked_for))
     segment: Any = SimpleNamespace(stretch=lambda ahead_bytes: (0, ahead_bytes), file=None)
     disk.slow_beats[0] = 255
@@ -249,6 +269,43 @@ def test_it_ends_when_memory_was_long_at_hand_and_goes_on_when_it_is_slow_again(
     assert len(asked) == PATIENCE + PATIENCE // 2 + PATIENCE
 
 
+def test_it_is_asked_for_one_range_at_a_time(form: Any, disk: LocalDisk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever keeps the processor from it keeps a file as it is, and a stop waits for one range at most."""
+    blocked, serve = threading.Event(), form.serve_headroom
+    monkeypatch.setattr(headroom, "serve_headroom", lambda *asked: blocked.wait(30) and serve(*asked))
+    log, ahead = grown_log(disk), ThreadHeadroom(disk)
+    disk.slow_beats[0] += 1
+    ahead.ahead_of(log.segments.active)
+    end = file_bytes(log)
+    append(log, MEGABYTE)
+    ahead.ahead_of(log.segments.active)
+    assert file_bytes(log) == end
+    blocked.set()
+    until = time.monotonic() + 30
+    while file_bytes(log) == end and time.monotonic() < until:
+        time.sleep(0.001)
+        ahead.ahead_of(log.segments.active)
+        disk.slow_beats[0] ^= 1
+    assert file_bytes(log) == page_end(log.size_bytes + AHEAD_BYTES)
+    ahead.stop()
+
+
+@pytest.mark.parametrize("is_begun", [True, False])
+def test_a_thread_that_ended_by_itself_harms_nobody(
+    is_begun: bool, form: Any, disk: LocalDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(headroom, "serve_headroom", lambda *asked: None)
+    log, ahead = grown_log(disk), ThreadHeadroom(disk)
+    disk.slow_beats[0] += 1
+    ahead.ahead_of(log.segments.active)
+    if is_begun:
+        while any(thread.name == headroom.THREAD for thread in threading.enumerate()):
+            time.sleep(0.001)
+        append(log, MEGABYTE)
+        ahead.ahead_of(log.segments.active)
+    ahead.stop()
+
+
 @pytest.mark.parametrize(("ns_a_byte", "slow"), [(0.5, False), (3, True)])
 @pytest.mark.parametrize("is_synced_beside", [False, True])
 def test_a_large_write_that_takes_long_is_told(
@@ -256,7 +313,7 @@ def test_a_large_write_that_takes_long_is_told(
 ) -> None:
     size = 4 * WRITE_BACK_STEP_BYTES
     took = iter([0, int(size * ns_a_byte)])
-    monkeypatch.setattr(local_disk, "perf_counter_ns", lambda: next(took))
+    monkeypatch.setattr(local_disk, "thread_time_ns", lambda: next(took))
     file = disk.open("a", create=True)
     disk.slow_beats[0] = 255
     disk.sync_beats[0] += 2 * is_synced_beside
@@ -272,23 +329,24 @@ def test_the_thread_tells_when_memory_was_slow(form: Any, disk: LocalDisk, monke
     file.truncate(64 << 20)
     descriptor = file.fileno()
     assert descriptor is not None
-    beats = bytearray([7])
+    beats, is_free = bytearray([7]), bytearray(1)
     for _ in range(2):  # whatever it is the first time, the second time it is in memory
         asked, to = os.pipe()
         beats[0] = 7
         form.ask_range(to, descriptor, 0, 64 << 20)
         form.ask_range(to, -1, 0, 0)
-        form.serve_headroom(asked, beats)
+        form.serve_headroom(asked, beats, is_free)
         os.close(asked)
         os.close(to)
     assert beats[0] == 7
+    assert is_free[0] == 1
     if form is not disk_threads:
         ticks = iter(range(0, 1 << 40, 1 << 30))
-        monkeypatch.setattr(form, "time", SimpleNamespace(perf_counter_ns=lambda: next(ticks)))
+        monkeypatch.setattr(form, "time", SimpleNamespace(thread_time_ns=lambda: next(ticks)))
         asked, to = os.pipe()
         form.ask_range(to, descriptor, 0, 1 << 20)
         os.close(to)
-        form.serve_headroom(asked, beats)
+        form.serve_headroom(asked, beats, is_free)
         os.close(asked)
         assert beats[0] == 8
     file.close()
@@ -305,8 +363,11 @@ def test_a_file_that_is_gone_does_no_harm(form: Any, disk: LocalDisk) -> None:
     for number in numbers:
         assert number is not None
         form.ask_range(to, number, 1 << 40, 1 << 20)
+    form.ask_range(to, gone, 0, 1 << 20)
     form.ask_range(to, -1, 0, 0)
-    form.serve_headroom(asked, bytearray(1))
+    beats = bytearray(1)
+    form.serve_headroom(asked, beats, bytearray(1))
+    assert beats[0] == 0, "what could not be done was not slow"
     file.close()
     for end in (asked, to, folder):
         os.close(end)

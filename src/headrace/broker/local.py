@@ -6,6 +6,7 @@ import asyncio
 import os
 import resource
 import socket
+import sys
 import time
 from typing import Final
 
@@ -77,7 +78,7 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         senders=[workers_of(f"sender-{number}", gives_way=True) for number in range(SENDERS)],
         syncs_of=syncs_of if syncs_files else None,
         behind_of=behind_of if syncs_files else None,
-        headroom_of=headroom_of if syncs_files else None,
+        headroom_of=headroom_of if syncs_files and sys.platform == "linux" else None,
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,
         stop=stop,

@@ -34,8 +34,10 @@ from headrace.storage.local_disk import (
 if cython.compiled:
     from cython.cimports.headrace.storage.system_calls import (
         CLOCK_MONOTONIC,
+        CLOCK_THREAD_CPUTIME_ID,
         IOCB_CMD_FDSYNC,
         POSIX_FADV_WILLNEED,
+        SCHED_IDLE,
         SYNC_FILE_RANGE_WRITE,
         SYS_io_destroy,
         SYS_io_getevents,
@@ -147,11 +149,11 @@ def hear(pipe: int) -> tuple[int, int, int, int, int, int] | None:
 
 
 def ask_range(pipe: int, descriptor: int, position: int, size: int) -> bool:
-    """Of no file it ends the thread. False when the pipe is full."""
+    """Of no file it ends the thread. False when the pipe is full, or the thread has ended."""
     if not cython.compiled:
         try:
             return os.write(pipe, _RANGE.pack(descriptor, position, size)) > 0
-        except BlockingIOError:
+        except (BlockingIOError, BrokenPipeError):
             return False
     message = cython.declare(cython.longlong[3])
     to: cython.int = pipe
@@ -224,13 +226,13 @@ def serve_syncs(asked_pipe: int, told_pipe: int, sync_beats: bytearray) -> None:
             if messages[at - 15] and files >= messages[at - 15]:
                 at_once = True
             beats[0] += 1
-            began = _clock_ns()
+            began = _clock_ns(CLOCK_MONOTONIC)
             if at_once:
                 failed = messages[at - 14]
                 result[3] = errno if syncfs(failed) else 0
             else:
                 result[3] = _sync_files(context, cython.address(found[0]), count, cython.address(failed))
-            result[5] = _clock_ns() - began
+            result[5] = _clock_ns(CLOCK_MONOTONIC) - began
             beats[0] += 1
             result[0] = at // 16
             result[1] = files
@@ -329,16 +331,17 @@ def _serve_write_backs(asked_pipe: int, sync_beats: bytearray) -> None:
                 write_back(descriptor, start, min(step, position + size - start))
 
 
-def serve_headroom(asked_pipe: int, slow_beats: bytearray) -> None:
+def serve_headroom(asked_pipe: int, slow_beats: bytearray, is_free: bytearray) -> None:
     """Has what it is asked for brought into memory. Returns when it is asked for no file.
 
-    The one byte of `slow_beats` counts the ranges for which memory was slow.
+    The one byte of `slow_beats` counts the ranges for which memory was slow, and that of `is_free` is 1 after each.
     """
     if not cython.compiled:
-        _serve_headroom(asked_pipe, slow_beats)
+        _serve_headroom(asked_pipe, slow_beats, is_free)
         return
     asked: cython.int = asked_pipe
     beats: cython.p_uchar = slow_beats
+    free: cython.p_uchar = is_free
     ranges = cython.declare(cython.longlong[192])
     at: cython.int
     size: cython.int
@@ -347,6 +350,7 @@ def serve_headroom(asked_pipe: int, slow_beats: bytearray) -> None:
     step_bytes: cython.longlong = HEADROOM_STEP_BYTES
     slow_ns: cython.longlong = SLOW_NS_A_BYTE
     with cython.nogil:
+        _take_what_is_left()
         while True:
             size = read(asked, cython.address(ranges[0]), 1536)
             if size <= 0:
@@ -355,33 +359,46 @@ def serve_headroom(asked_pipe: int, slow_beats: bytearray) -> None:
                 break
             at = 0
             while at < size // 8 and ranges[at] >= 0:
-                began = _clock_ns()
+                began = _clock_ns(CLOCK_THREAD_CPUTIME_ID)
                 done = 0
                 # It may be closed by now, or another file may have its number, which does no harm.
                 while done < ranges[at + 2] and not posix_fadvise(
                     ranges[at], ranges[at + 1] + done, step_bytes, POSIX_FADV_WILLNEED
                 ):
                     done += step_bytes
-                if _clock_ns() - began > done * slow_ns:
+                if done and _clock_ns(CLOCK_THREAD_CPUTIME_ID) - began > done * slow_ns:
                     beats[0] += 1
+                free[0] = 1
                 at += 3
             if at < size // 8:
                 break
 
 
-def _serve_headroom(asked_pipe: int, slow_beats: bytearray) -> None:
+def _serve_headroom(asked_pipe: int, slow_beats: bytearray, is_free: bytearray) -> None:
     while content := os.read(asked_pipe, _RANGE.size * MESSAGES_MAX):
         for descriptor, position, size in _RANGE.iter_unpack(content):
             if descriptor < 0:
                 return
-            began = time.perf_counter_ns()
+            began = time.thread_time_ns()
             done = 0
             with suppress(OSError):
                 while done < size:
                     os.posix_fadvise(descriptor, position + done, HEADROOM_STEP_BYTES, os.POSIX_FADV_WILLNEED)
                     done += HEADROOM_STEP_BYTES
-            if time.perf_counter_ns() - began > done * SLOW_NS_A_BYTE:
+            if done and time.thread_time_ns() - began > done * SLOW_NS_A_BYTE:
                 slow_beats[0] = (slow_beats[0] + 1) & 0xFF
+            is_free[0] = 1
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _take_what_is_left() -> cython.void:
+    """This thread runs when nobody else wants the processor. Not with the interpreter: who wants that would wait."""
+    attributes = cython.declare(cython.ulonglong[6])  # as below
+    if syscall(SYS_sched_getattr, 0, cython.address(attributes[0]), 48, 0) == 0:
+        attributes[0] = 48 + (cython.cast(cython.ulonglong, SCHED_IDLE) << 32)
+        syscall(SYS_sched_setattr, 0, cython.address(attributes[0]), 0)
 
 
 @cython.cfunc
@@ -403,9 +420,9 @@ def _shorten_slice() -> cython.void:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _clock_ns() -> cython.longlong:
+def _clock_ns(clock: cython.int) -> cython.longlong:
     now = cython.declare(timespec)
-    clock_gettime(CLOCK_MONOTONIC, cython.address(now))
+    clock_gettime(clock, cython.address(now))
     return now.tv_sec * cython.cast(cython.longlong, 1000000000) + now.tv_nsec
 
 

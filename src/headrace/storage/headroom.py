@@ -3,14 +3,11 @@
 What is appended goes into pages of memory that the system has to find first. On a virtual machine whose host takes back
 what is free, or where something else has to give way first, a megabyte of them takes milliseconds, and the loop that
 appends serves nobody meanwhile. Where that is seen, a file that grows by megabytes is let end some of them behind its
-batches (`Segment.stretch`), and a thread reads what is there, which is nothing: then the pages are there, too.
+batches (`Segment.stretch`), and a thread has what is there brought into memory, which is nothing but pages.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headrace.storage.disk import WRITE_BEHIND_BYTES, Disk
@@ -33,32 +30,30 @@ class Headroom(Protocol):
 
 
 class ThreadHeadroom:
-    """Of one disk."""
+    """Of one disk. It is asked for one range at a time: what it does not get done is not asked for."""
 
-    __slots__ = ("_beat", "_disk", "_left", "_thread")
+    __slots__ = ("_beat", "_disk", "_is_free", "_left", "_thread")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._beat = disk.slow_beats[0]
         self._left = 0
-        self._thread = RangeThread(THREAD, self._serve)
+        self._is_free = is_free = bytearray([1])
+        self._thread = RangeThread(THREAD, lambda pipe: serve_headroom(pipe, disk.slow_beats, is_free))
 
     def ahead_of(self, segment: Segment) -> None:
         beat = self._disk.slow_beats[0]
         if beat != self._beat:
             self._beat, self._left = beat, PATIENCE
-        if self._left:
-            self._left -= 1
+        if not self._left:
+            return
+        self._left -= 1
+        if self._is_free[0]:
             position, size = segment.stretch(AHEAD_BYTES)
-            if size:
-                self._thread.ask(segment.file, position, size)
+            self._is_free[0] = 0
+            if not size or not self._thread.ask(segment.file, position, size):
+                self._is_free[0] = 1
 
     def stop(self) -> None:
         """Waits for what was asked for."""
         self._thread.stop()
-
-    def _serve(self, pipe: int) -> None:
-        if sys.platform == "linux":
-            with suppress(OSError):  # one of those whom everybody else takes the processor from at once
-                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-        serve_headroom(pipe, self._disk.slow_beats)

@@ -11,7 +11,7 @@ import re
 import stat as stat_bits
 import sys
 from collections.abc import Callable, Sequence
-from time import perf_counter_ns
+from time import thread_time_ns
 from typing import Final, NoReturn
 
 from headrace.named_tuple import NamedTuple
@@ -38,7 +38,7 @@ WRITE_BACK_STEP_BYTES: Final = 256 << 10
 """What is written back at a time where somebody syncs: a quarter of a millisecond of a disk that writes a gigabyte a
 second."""
 SLOW_NS_A_BYTE: Final = 1
-"""To write to memory that is at hand takes a third of it."""
+"""Of the processor. To write to memory that is at hand takes a third of it."""
 _VECTOR_LENGTH_MAX: Final = 1024  # IOV_MAX of every system we run on
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -194,14 +194,14 @@ class LocalFile(File):
         return size if written == size else self._write_rest(position, buffers, written, size)
 
     def _write_much(self, buffer: Bytes, position: int, size: int) -> int:
-        began_ns = perf_counter_ns()
+        began_ns = thread_time_ns()
         disk = self._disk
         if self._beat == disk.sync_beats[0]:
             written = os.pwrite(self._descriptor, buffer, position)
         else:
             self._beat = disk.sync_beats[0]
             written = _write_in_pieces(self._descriptor, buffer, position, size)
-        if perf_counter_ns() - began_ns > size * SLOW_NS_A_BYTE:
+        if thread_time_ns() - began_ns > size * SLOW_NS_A_BYTE:
             disk.slow_beats[0] = (disk.slow_beats[0] + 1) & 0xFF
         return written
 

@@ -36,11 +36,12 @@ class RangeThread:
         self._is_stopped = False
         self._asked_fd = -1
 
-    def ask(self, file: File, position: int, size: int) -> None:
+    def ask(self, file: File, position: int, size: int) -> bool:
+        """Whether it is to be done."""
         descriptor = file.fileno()
         if descriptor is None or self._is_stopped or (self._thread is None and not self._begin()):
-            return
-        ask_range(self._asked_fd, descriptor, position, size)
+            return False
+        return ask_range(self._asked_fd, descriptor, position, size)
 
     def _begin(self) -> bool:
         try:
@@ -59,7 +60,7 @@ class RangeThread:
         self._is_stopped = True
         thread, self._thread = self._thread, None
         if thread is not None:
-            while not ask_range(self._asked_fd, -1, 0, 0):
+            while thread.is_alive() and not ask_range(self._asked_fd, -1, 0, 0):
                 time.sleep(0.001)  # and the thread may need the interpreter
             thread.join()
             os.close(self._asked_fd)

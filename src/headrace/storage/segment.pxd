@@ -24,6 +24,7 @@ cdef class Segment:
     cdef public object place
     cdef public object padded_end
     cdef public object size_bytes
+    cdef public object stretched_end
     cdef public bint touched
     @cython.locals(batch=Batch)
     cpdef append(self, content, batches, index_interval_bytes)

@@ -30,6 +30,9 @@ PADDING_BYTES: Final = 64 << 10
 GROWTH_BYTES_MAX: Final = PADDING_BYTES // 4
 """Who goes further beyond the padding at once would have little of more of it, and writes twice for that."""
 
+FILE_BYTES_MAX: Final = 2**31 - PAGE_BYTES
+"""Of a file that is stretched: what a Kafka can open."""
+
 _NEVER: Final = 2**63 - 1
 _ZEROS: Final = bytes(PADDING_BYTES + PAGE_BYTES)
 
@@ -56,6 +59,7 @@ class Segment:
         "padded_end",
         "place",
         "size_bytes",
+        "stretched_end",
         "touched",
     )
 
@@ -67,7 +71,9 @@ class Segment:
         self.created_ms = modified_ms
         self.modified_ms = modified_ms
         self.padded_end = size_bytes
-        """Where the file ended when it was last padded or stretched: with zeros, which batches are written over."""
+        """Where the file ended when it was last padded: with zeros, which batches are written over."""
+        self.stretched_end = size_bytes
+        """The same, of what nothing was written to."""
         self.touched = False
         self.has_index_files = True
         """The offset or the time index has a file. Without batches it needs none."""
@@ -248,32 +254,36 @@ class Segment:
             self.file.write(position, (_ZEROS[: end - position],))
         except DiskError:
             self.padded_end = _NEVER
+            self.stretched_end = position
             with suppress(DiskError):
                 self.file.truncate(position)
 
     def stretch(self, ahead_bytes: int) -> tuple[int, int]:
-        """Lets the file end so far behind its batches, with nothing written there; returns position and size of what is
-        new. Nothing is where it ends there already, or where the disk is full."""
-        start, end = max(self.padded_end, self.size_bytes), self.size_bytes + ahead_bytes
+        """Lets the file end so far behind its batches, and at the end of a page, with nothing written there.
+
+        Returns position and size of what is new. Nothing is where it ends there already, or where the disk is full.
+        """
+        start = max(self.padded_end, self.stretched_end, self.size_bytes)
+        end = min((self.size_bytes + ahead_bytes + PAGE_BYTES - 1) & -PAGE_BYTES, FILE_BYTES_MAX)
         if start >= end or self.place.disk.is_tight:
             return start, 0
         try:
             self.file.truncate(end)
         except DiskError:
             return start, 0
-        self.padded_end = end
+        self.stretched_end = end
         return start, end - start
 
     def trim(self) -> None:
         """The file ends with its batches: nothing is appended any more."""
-        if self.padded_end > self.size_bytes:
+        if self.padded_end > self.size_bytes or self.stretched_end > self.size_bytes:
             self.file.truncate(self.size_bytes)
-            self.padded_end = self.size_bytes
+            self.padded_end = self.stretched_end = self.size_bytes
 
     def cut_back(self) -> None:
         """After a write that raised: what of it is in the file goes."""
         self.is_cut = True
-        self.padded_end = self.size_bytes
+        self.padded_end = self.stretched_end = self.size_bytes
         self.file.truncate(self.size_bytes)
 
     def cut(self, position: int, offset: int) -> None:
@@ -282,7 +292,7 @@ class Segment:
         assert self._time_index is not None
         assert self._transaction_index is not None
         self.file.truncate(position)
-        self.size_bytes = self.padded_end = position
+        self.size_bytes = self.padded_end = self.stretched_end = position
         self._offset_index.truncate_to(offset)
         self._time_index.truncate_to(offset)
         self._transaction_index.truncate_to(offset)

@@ -12,8 +12,12 @@ cdef extern from "fcntl.h" nogil:
     int posix_fadvise(int descriptor, int64_t position, int64_t size, int advice)
     int sync_file_range(int descriptor, int64_t position, int64_t size, unsigned int flags)
 
+cdef extern from "sched.h" nogil:
+    int SCHED_IDLE
+
 cdef extern from "time.h" nogil:
     int CLOCK_MONOTONIC
+    int CLOCK_THREAD_CPUTIME_ID
     cdef struct timespec:
         int64_t tv_sec
         long tv_nsec
