@@ -20,7 +20,13 @@ from tests.compat.requests import settle
 from tests.compat.wire import Wire
 
 # By default a group waits for three seconds for more members, which would be most of the time of many a test.
-SETTINGS = ("--set", "group.initial.rebalance.delay.ms=200")
+SETTINGS = (
+    "--set",
+    "group.initial.rebalance.delay.ms=200",
+    # Who aborts while a partition is yet to be added ends what has not begun, which Kafka refuses, too.
+    "--set",
+    "add.partitions.to.txn.retry.backoff.max.ms=10000",
+)
 
 MakeTopic = Callable[..., str]
 
