@@ -20,13 +20,7 @@ from tests.compat.requests import settle
 from tests.compat.wire import Wire
 
 # By default a group waits for three seconds for more members, which would be most of the time of many a test.
-SETTINGS = (
-    "--set",
-    "group.initial.rebalance.delay.ms=200",
-    # Who aborts while a partition is yet to be added ends what has not begun, which Kafka refuses, too.
-    "--set",
-    "add.partitions.to.txn.retry.backoff.max.ms=10000",
-)
+SETTINGS = ("--set", "group.initial.rebalance.delay.ms=200")
 
 MakeTopic = Callable[..., str]
 
