@@ -76,6 +76,97 @@ def test_only_so_many_wait() -> None:
     assert answers == ["waits"] * 16 + ["CONCURRENT_TRANSACTIONS"]
 
 
+def test_an_end_does_not_overtake_the_partitions_that_its_producer_added_before() -> None:
+    """librdkafka sends both without a pause, and gives up for ever when it is told INVALID_TXN_STATE."""
+    Coordinator().play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        add1 a 0:0 t-0          -> waits
+        abort1 a 0:0            -> waits
+        marked a
+        answer add              -> NONE
+        answer abort            -> 0:0
+        state a                 -> PrepareAbort
+        markers a               -> abort 0:0 t-0
+    """)
+
+
+def test_what_stands_in_line_keeps_its_order_over_the_next_transactions_too() -> None:
+    coordinator = Coordinator()
+    coordinator.play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        add1 a 0:0 t-0          -> waits
+        abort1 a 0:0            -> waits
+        add1 a 0:0 t-1          -> waits
+        commit1 a 0:0           -> waits
+        marked a
+        answer abort            -> 0:0
+        answer commit           -> waits
+        markers a               -> abort 0:0 t-0
+        marked a
+        answer add              -> NONE
+        answer commit           -> 0:0
+        markers a               -> commit 0:0 t-1
+    """)
+
+
+def test_nothing_overtakes_the_line_between_its_steps() -> None:
+    coordinator = Coordinator()
+    coordinator.play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        add1 a 0:0 t-0          -> waits
+        marked a
+    """)
+    coordinator.play("""
+        abort1 a 0:0            -> 0:0          # not called yet, the line is there: behind the first of it
+        answer add              -> NONE
+        state a                 -> PrepareAbort
+    """)
+
+
+@pytest.mark.parametrize("pause_ms", [0, 100])
+def test_who_could_not_begin_may_give_up(pause_ms: int) -> None:
+    """The markers take long. Its first partition was sent away, and now it aborts: there is nothing of it."""
+    coordinator = Coordinator(add_partitions_to_txn_retry_backoff_max_ms=pause_ms)
+    coordinator.play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        abort1 a 0:0            -> INVALID_TXN_STATE    # it was committed
+        add1 a 0:0 t-1
+        wait 100
+        answer add              -> CONCURRENT_TRANSACTIONS
+        abort1 a 0:0            -> 0:0
+        state a                 -> PrepareCommit
+        marked a
+        abort1 a 0:0            -> 0:0                  # the answer was lost
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        abort1 a 0:0            -> INVALID_TXN_STATE
+    """)
+
+
+def test_who_gives_up_in_line_is_told_to_come_again_and_then_that_it_is_done() -> None:
+    Coordinator().play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        add1 a 0:0 t-0          -> waits
+        abort1 a 0:0            -> waits
+        wait 100
+        answer add              -> CONCURRENT_TRANSACTIONS
+        answer abort            -> CONCURRENT_TRANSACTIONS
+        marked a
+        abort1 a 0:0            -> 0:0
+        state a                 -> CompleteCommit
+    """)
+
+
 def test_who_waits_is_told_to_look_for_the_new_coordinator() -> None:
     Coordinator().play("""
         init a                  -> 0:0

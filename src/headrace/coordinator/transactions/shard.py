@@ -3,8 +3,8 @@
 What is decided of a transaction counts once its record is committed. Then its producer is told, and its markers go to
 the partitions that it wrote to; when all of them are written, the shard hears of it and the transaction is complete.
 While it is not, whatever its producer asks for next waits here for a moment: Kafka says CONCURRENT_TRANSACTIONS at
-once, and the producer pauses for longer than most transactions take. After a fail-over the markers of what was decided
-are sent again, by a coordinator of a higher epoch.
+once, and the producer pauses for longer than most transactions take. What it asks for meanwhile stands in line behind
+that. After a fail-over the markers of what was decided are sent again, by a coordinator of a higher epoch.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ class TransactionShard:
         "_epoch",
         "_is_going_on",
         "_is_watching",
+        "_joining",
         "_last_epochs",
         "_looking_at",
         "_open",
@@ -120,6 +121,8 @@ class TransactionShard:
         self._open: dict[str, None] = {}
         self._last_epochs: dict[str, tuple[Identity, int]] = {}
         """The epoch before the one of an identity, as InitProducerId left it: not in the log, as in Kafka."""
+        self._joining: dict[str, Identity] = {}
+        """Who asked for the next transaction before the last one was complete, and has none yet."""
         self._prepared: list[Transaction] = []
         """Found in the log, and to be completed."""
         self._waiting: dict[str, list[_Waiting]] = {}
@@ -138,6 +141,7 @@ class TransactionShard:
             self.transactions.pop(transactional_id, None)
             self._open.pop(transactional_id, None)
             self._last_epochs.pop(transactional_id, None)
+            self._joining.pop(transactional_id, None)
         else:
             self._put(transaction_of(transactional_id, value))
 
@@ -148,6 +152,7 @@ class TransactionShard:
         self.transactions[transaction.transactional_id] = transaction
         if transaction.state is State.ONGOING:
             self._open[transaction.transactional_id] = None
+            self._joining.pop(transaction.transactional_id, None)
         else:
             self._open.pop(transaction.transactional_id, None)
 
@@ -290,7 +295,8 @@ class TransactionShard:
         error = _mismatch(transaction, claimed)
         if transaction is None or error:
             return Outcome(replies=[(reply, respond(error))])
-        if transaction.is_prepared:
+        if transaction.is_prepared or self._has_line(transactional_id):
+            self._joining[transactional_id] = claimed
             return self._wait(
                 transactional_id,
                 lambda now: self.add_partitions(
@@ -353,6 +359,12 @@ class TransactionShard:
             return Outcome(replies=[(reply, end_error(Error.INVALID_PRODUCER_ID_MAPPING))])
         claimed = Identity(body.producer_id, body.producer_epoch)
         ending = ending_of(transaction, claimed, is_commit, client_version)
+        if claimed == transaction.client:
+            if self._has_line(transactional_id):
+                ending = Ending.UNDER_WAY
+            elif ending is Ending.INVALID and not is_commit and self._joining.get(transactional_id) == claimed:
+                # It was told to come again with its first partition, and gives up: nothing of it is there to abort.
+                ending = Ending.ENDED_SO
         match ending:
             case Ending.ENDS:
                 return self._end(transaction, is_commit, client_version, reply, now_ms)
@@ -431,16 +443,21 @@ class TransactionShard:
     def _wait(
         self, transactional_id: str, go_on: Callable[[int], Outcome], reply: Reply, respond: Respond, now_ms: int
     ) -> Outcome:
-        line = self._waiting.setdefault(transactional_id, [])
+        line = self._waiting.get(transactional_id, [])
         pause_ms = self._config.add_partitions_to_txn_retry_backoff_max_ms
         if len(line) >= WAITING_MAX or not pause_ms:
             return Outcome(replies=[(reply, respond(Error.CONCURRENT_TRANSACTIONS))])
-        line.append(_Waiting(go_on, reply, respond))
+        self._waiting[transactional_id] = line
+        line.insert(0 if self._is_going_on else len(line), _Waiting(go_on, reply, respond))
         if len(line) == 1 or self._is_going_on:
             self._timers.at(
                 ("waiting", transactional_id), now_ms + pause_ms, lambda now: self._give_up(transactional_id)
             )
         return Outcome()
+
+    def _has_line(self, transactional_id: str) -> bool:
+        """Others came before: who is not called from the line stands in it, so that no request overtakes another."""
+        return transactional_id in self._waiting and not self._is_going_on
 
     def _go_on_soon(self, transactional_id: str, now_ms: int) -> None:
         """In place of giving up. One at a time: the next one is to see what this one decides."""
