@@ -27,10 +27,10 @@ from headrace.storage.scan import PAGE_BYTES
 from headrace.storage.segment import FILE_BYTES_MAX, Segment
 from headrace.testing.disk import FaultyDisk, Platter
 from tests.plain_forms import plain_form
-from tests.storage.batches import START_MS, batch
+from tests.storage.batches import START_MS
 from tests.storage.logs import SMALL, new_log, open_at, reopened, values_in
+from tests.storage.long_files import LARGE, append, file_bytes, flush
 
-LARGE = LogConfig()
 AHEAD = 5000
 MEGABYTE = WRITE_BEHIND_BYTES - 70
 """Of a record whose batch is as large as a topic takes."""
@@ -45,20 +45,6 @@ class Stretching(DirectFlusher):
 
     def ahead_of(self, segment: Segment) -> None:
         segment.stretch(self._ahead_bytes)
-
-
-def append(log: Log, size_bytes: int = 100) -> None:
-    log.append_as_leader(memoryview(batch(b"v" * size_bytes)), 0, START_MS)
-
-
-def flush(log: Log) -> None:
-    failures: list[object] = []
-    log.flush(failures.append)
-    assert failures == [None]
-
-
-def file_bytes(log: Log) -> int:
-    return log.segments.active.file.size()
 
 
 def stretched_log(config: LogConfig = LARGE) -> Log:

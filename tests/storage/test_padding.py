@@ -10,31 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.config import LogConfig
 from headrace.storage.disk import File
 from headrace.storage.log import Log
 from headrace.storage.scan import PAGE_BYTES, SECTOR_BYTES, Damage
 from headrace.storage.segment import GROWTH_BYTES_MAX, PADDING_BYTES
 from headrace.storage.walk import Walk
 from headrace.testing.disk import FaultyDisk, Platter
-from tests.storage.batches import START_MS, batch
+from tests.storage.batches import START_MS
 from tests.storage.logs import SMALL, new_log, open_at, reopened, values_in
-
-LARGE = LogConfig()
-
-
-def append(log: Log, size_bytes: int = 100) -> None:
-    log.append_as_leader(memoryview(batch(b"v" * size_bytes)), 0, START_MS)
-
-
-def flush(log: Log) -> None:
-    failures: list[object] = []
-    log.flush(failures.append)
-    assert failures == [None]
-
-
-def file_bytes(log: Log) -> int:
-    return log.segments.active.file.size()
+from tests.storage.long_files import LARGE, append, file_bytes, flush
 
 
 def disk_of(log: Log) -> FaultyDisk:
