@@ -52,7 +52,9 @@ cdef class FrameProtocol:
     cpdef stop_frames(self)
     cpdef start_frames(self)
     cpdef drop_frames(self)
-    @cython.locals(at=Py_ssize_t, position=Py_ssize_t, frames=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t, most=Py_ssize_t)
+    @cython.locals(
+        at=Py_ssize_t, position=Py_ssize_t, frames=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t, most=Py_ssize_t
+    )
     cpdef _cut(self, view, bytearray data, Py_ssize_t end)
     cpdef _look_for_small(self, bint are_medium)
     cpdef _keep(self, part)
