@@ -8,12 +8,9 @@ from headrace.net.budget import Budget
 from headrace.net.framing import (
     FRAME_STEPS,
     HEAD_BYTES,
-    MEDIUM_BYTES,
-    QUIET_CUTS,
     RECEIVE_BYTES,
     SPARES_MAX,
     TRUSTED_BYTES,
-    WIDE_BYTES,
     FrameProtocol,
     Receiver,
 )
@@ -359,51 +356,3 @@ def test_hazard_15_thousands_who_wait_for_the_budget_leave_without_looking_at_ea
     budget.give_back(10)
     assert [one.is_granted for one in (waiting[0], waiting[1], waiting[-1])] == [True, False, True]
     assert (budget.waiting, budget.held_bytes) == (0, 10)
-
-
-def feed_medium(protocol: Collector, times: int) -> None:
-    for _ in range(times):
-        protocol.feed(framed(bytes(MEDIUM_BYTES)))
-
-
-def test_where_frames_of_medium_size_come_one_behind_the_other_much_is_read_at_a_time() -> None:
-    receiver = Receiver(64 << 20, Budget(1 << 30))
-    protocol, other = Collector(receiver), Collector(receiver)
-    feed_medium(protocol, QUIET_CUTS - 1)
-    assert len(protocol.get_buffer(0)) == RECEIVE_BYTES
-    feed_medium(other, 3)  # which minds nobody
-    feed_medium(protocol, 1)
-    assert len(protocol.get_buffer(0)) == WIDE_BYTES
-    protocol.feed(framed(*[bytes(MEDIUM_BYTES)] * 40))
-    assert protocol.frames == [bytes(MEDIUM_BYTES)] * (QUIET_CUTS + 40)
-    protocol.feed(framed(b"small", bytes(MEDIUM_BYTES), b"small"))
-    assert len(protocol.get_buffer(0)) == RECEIVE_BYTES
-
-
-def test_who_has_medium_frames_reads_less_at_a_time_while_others_have_small_ones() -> None:
-    receiver = Receiver(64 << 20, Budget(1 << 30))
-    protocol, other = Collector(receiver), Collector(receiver)
-    for _ in range(3):
-        feed_medium(protocol, QUIET_CUTS + 1)
-        assert len(protocol.get_buffer(0)) == WIDE_BYTES
-        other.feed(framed(b"small"))
-        feed_medium(protocol, 1)
-        assert len(protocol.get_buffer(0)) == RECEIVE_BYTES
-        assert len(other.get_buffer(0)) == RECEIVE_BYTES
-
-
-@given(
-    sizes=st.lists(st.integers(MEDIUM_BYTES, WIDE_BYTES + 10), min_size=1, max_size=20),
-    cut=st.integers(RECEIVE_BYTES // 3, 2 * WIDE_BYTES),
-)
-def test_frames_that_are_read_many_at_a_time_come_whole_and_in_order(sizes: list[int], cut: int) -> None:
-    protocol = collector()
-    feed_medium(protocol, QUIET_CUTS + 1)
-    protocol.frames.clear()
-    frames = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
-    data = framed(*frames)
-    while data:
-        protocol.feed(data[:cut])
-        data = data[cut:]
-    assert protocol.frames == frames
-    assert protocol._receiver.budget.held_bytes == 0

@@ -13,9 +13,7 @@ cdef class Receiver:
     cdef public Py_ssize_t frame_bytes_max
     cdef public object head
     cdef public object large_budget
-    cdef public long long small_cuts
     cdef public long long tick
-    cdef public object wide
 
 
 cdef class FrameProtocol:
@@ -25,17 +23,14 @@ cdef class FrameProtocol:
     cdef public Py_ssize_t _came_bytes
     cdef public long long _cuts
     cdef public bint _expects_large
-    cdef public bint _expects_medium
     cdef public Py_ssize_t _filled
     cdef public object _frame
     cdef public Py_ssize_t _held_bytes
     cdef public bint _is_held
     cdef public bint _is_sliced
-    cdef public int _quiet_cuts
     cdef public Receiver _receiver
     cdef public object _rest
     cdef public Py_ssize_t _room
-    cdef public long long _seen_small_cuts
     cdef public Py_ssize_t _size
     cdef public Py_ssize_t _slice_end
     cdef public bint _stopped
@@ -52,11 +47,8 @@ cdef class FrameProtocol:
     cpdef stop_frames(self)
     cpdef start_frames(self)
     cpdef drop_frames(self)
-    @cython.locals(
-        at=Py_ssize_t, position=Py_ssize_t, frames=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t, most=Py_ssize_t
-    )
+    @cython.locals(at=Py_ssize_t, position=Py_ssize_t, stop=Py_ssize_t, size=Py_ssize_t, most=Py_ssize_t)
     cpdef _cut(self, view, bytearray data, Py_ssize_t end)
-    cpdef _look_for_small(self, bint are_medium)
     cpdef _keep(self, part)
     cpdef _reserve(self, part)
     cpdef _begin(self, part)

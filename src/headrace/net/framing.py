@@ -4,8 +4,7 @@
 One receive buffer is shared by all connections of a loop: the loop asks for it, fills it and hands it back before
 anything else runs, so frames that arrive whole are handled where they lie and never copied. A frame that is only partly
 there moves to a buffer of its own, where the rest of it lands. So an idle connection holds no buffer at all. Behind a
-large frame little is read at first, as little of the next large one is to be moved. Where frames of medium size come
-one behind the other much is read at a time, as one of them is moved each time; but not while others have small ones.
+large frame little is read at first, as little of the next large one is to be moved.
 
 To take in a large frame takes as long as a hundred small ones. Where others have small ones it is done in slices, and
 the loop turns to the others after each of them (`rests_between_slices`).
@@ -20,11 +19,6 @@ from headrace.net.budget import Budget
 from headrace.protocol.frame import SIZE_BYTES, read_size
 
 RECEIVE_BYTES: Final = 256 << 10
-WIDE_BYTES: Final = 1 << 20
-"""What is read at a time of frames of medium size, while nobody has small ones."""
-MEDIUM_BYTES: Final = 32 << 10
-QUIET_CUTS: Final = 64
-"""So often frames of medium size came, and no small ones anywhere: nobody has such, it seems."""
 TRUSTED_BYTES: Final = 2 << 20
 """A frame up to this size gets its buffer at once. A larger one gets it as its bytes come, so that a length alone takes
 no memory; it counts against the budget in full."""
@@ -43,29 +37,14 @@ class Receiver:
     And buffers for large frames, which are used again: new memory costs as much as the check of what comes into it.
     """
 
-    __slots__ = (
-        "_spares",
-        "budget",
-        "buffer",
-        "cuts",
-        "data",
-        "frame_bytes_max",
-        "head",
-        "large_budget",
-        "small_cuts",
-        "tick",
-        "wide",
-    )
+    __slots__ = ("_spares", "budget", "buffer", "cuts", "data", "frame_bytes_max", "head", "large_budget", "tick")
 
     def __init__(self, frame_bytes_max: int, budget: Budget, large_budget: Budget | None = None) -> None:
-        self.data = bytearray(WIDE_BYTES)
-        self.wide = memoryview(self.data)
-        self.buffer = self.wide[:RECEIVE_BYTES]
-        self.head = self.wide[:HEAD_BYTES]
+        self.data = bytearray(RECEIVE_BYTES)
+        self.buffer = memoryview(self.data)
+        self.head = self.buffer[:HEAD_BYTES]
         self.cuts = 0
-        """How often frames came that are not large, one or many together."""
-        self.small_cuts = 0
-        """And how often small ones."""
+        """How often small frames came, one or many together."""
         self.tick = 0
         """The time, as exact as anybody needs it of a connection."""
         self.frame_bytes_max = frame_bytes_max
@@ -103,17 +82,14 @@ class FrameProtocol:
         "_came_bytes",
         "_cuts",
         "_expects_large",
-        "_expects_medium",
         "_filled",
         "_frame",
         "_held_bytes",
         "_is_held",
         "_is_sliced",
-        "_quiet_cuts",
         "_receiver",
         "_rest",
         "_room",
-        "_seen_small_cuts",
         "_size",
         "_slice_end",
         "_stopped",
@@ -132,9 +108,6 @@ class FrameProtocol:
         self._came_bytes = 0  # how much of it was there then; 0 when nobody has looked at it yet
         self._cuts = 0  # how often small frames came here
         self._expects_large = False  # as the last one was
-        self._expects_medium = False  # as the last ones were, while nobody has small ones
-        self._quiet_cuts = 0  # how often it was so
-        self._seen_small_cuts = 0
         self._is_sliced = False  # the unfinished frame is taken in slices
         self._slice_end = 0
         self._is_held = False  # it is whole, and waits for `start_frames`
@@ -240,13 +213,11 @@ class FrameProtocol:
     def get_buffer(self, sizehint: int) -> memoryview:
         if self._rest is not None:
             return self._rest
-        if self._expects_large:
-            return self._receiver.head
-        return self._receiver.wide if self._expects_medium else self._receiver.buffer
+        return self._receiver.head if self._expects_large else self._receiver.buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._rest is None:
-            self._cut(self._receiver.wide, self._receiver.data, nbytes)
+            self._cut(self._receiver.buffer, self._receiver.data, nbytes)
         else:
             self._filled += nbytes
             self.progressed()
@@ -256,7 +227,7 @@ class FrameProtocol:
 
     def _cut(self, view: memoryview, data: bytearray, end: int) -> None:
         """The view is of the data, of which the bytes up to `end` came."""
-        position, frames, most = 0, 0, self._receiver.frame_bytes_max
+        position, most = 0, self._receiver.frame_bytes_max
         self.frames_begin()
         try:
             while position + SIZE_BYTES <= end:
@@ -272,7 +243,6 @@ class FrameProtocol:
                     break
                 self.frame_received(view[position + SIZE_BYTES : stop])
                 position = stop
-                frames += 1
         except ProtocolError as error:
             self.frames_end()
             self.frame_refused(error)
@@ -282,24 +252,11 @@ class FrameProtocol:
             self._receiver.cuts += 1
             self._cuts += 1
             self._expects_large = False
-            self._look_for_small(position >= frames * MEDIUM_BYTES)
         if position < end:
             if self._stopped:
                 self._backlog += bytes(view[position:end])
             else:
                 self._keep(view[position:end])
-
-    def _look_for_small(self, are_medium: bool) -> None:
-        """Frames came, and on the whole they are of medium size, or small."""
-        receiver = self._receiver
-        if not are_medium:
-            receiver.small_cuts += 1
-        if self._seen_small_cuts != receiver.small_cuts:
-            self._seen_small_cuts = receiver.small_cuts
-            self._quiet_cuts = 0
-        elif self._quiet_cuts < QUIET_CUTS:
-            self._quiet_cuts += 1
-        self._expects_medium = self._quiet_cuts == QUIET_CUTS
 
     def _keep(self, part: memoryview) -> None:
         """The start of a frame gets a buffer of its own."""
