@@ -167,6 +167,36 @@ def test_who_gives_up_in_line_is_told_to_come_again_and_then_that_it_is_done() -
     """)
 
 
+def test_who_asks_for_partitions_behind_an_abort_is_not_told_that_what_was_committed_is_aborted() -> None:
+    Coordinator().play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        commit1 a 0:0           -> waits        # once more
+        abort1 a 0:0            -> waits
+        add1 a 0:0 t-1          -> waits
+        marked a
+        answer abort            -> INVALID_TXN_STATE
+        answer add              -> NONE
+    """)
+
+
+def test_who_is_sent_away_a_second_time_may_give_up_too() -> None:
+    Coordinator().play("""
+        init a                  -> 0:0
+        add1 a 0:0 t-0          -> NONE
+        commit1 a 0:0           -> 0:0
+        add1 a 0:0 t-0          -> waits
+        commit1 a 0:0           -> waits
+        verify a 0:0 t-0        -> waits
+        add1 a 0:0 t-1          -> waits
+        marked a
+        wait 100
+        answer add              -> CONCURRENT_TRANSACTIONS
+        abort1 a 0:0            -> 0:0
+    """)
+
+
 def test_who_waits_is_told_to_look_for_the_new_coordinator() -> None:
     Coordinator().play("""
         init a                  -> 0:0

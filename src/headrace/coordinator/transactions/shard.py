@@ -122,7 +122,7 @@ class TransactionShard:
         self._last_epochs: dict[str, tuple[Identity, int]] = {}
         """The epoch before the one of an identity, as InitProducerId left it: not in the log, as in Kafka."""
         self._joining: dict[str, Identity] = {}
-        """Who asked for the next transaction before the last one was complete, and has none yet."""
+        """Who was told to come again with the first partitions of the next transaction, and has begun none since."""
         self._prepared: list[Transaction] = []
         """Found in the log, and to be completed."""
         self._waiting: dict[str, list[_Waiting]] = {}
@@ -150,9 +150,10 @@ class TransactionShard:
 
     def _put(self, transaction: Transaction) -> None:
         self.transactions[transaction.transactional_id] = transaction
+        if transaction.state is State.ONGOING or transaction.is_prepared:
+            self._joining.pop(transaction.transactional_id, None)
         if transaction.state is State.ONGOING:
             self._open[transaction.transactional_id] = None
-            self._joining.pop(transaction.transactional_id, None)
         else:
             self._open.pop(transaction.transactional_id, None)
 
@@ -296,14 +297,19 @@ class TransactionShard:
         if transaction is None or error:
             return Outcome(replies=[(reply, respond(error))])
         if transaction.is_prepared or self._has_line(transactional_id):
-            self._joining[transactional_id] = claimed
+
+            def respond_later(error: Error) -> Message:
+                if error is Error.CONCURRENT_TRANSACTIONS:
+                    self._joining[transactional_id] = claimed
+                return respond(error)
+
             return self._wait(
                 transactional_id,
                 lambda now: self.add_partitions(
                     transactional_id, claimed, partitions, client_version, reply, respond, now
                 ),
                 reply,
-                respond,
+                respond_later,
                 now_ms,
             )
         if transaction.is_kept:  # there is nothing to do with it but to end it
