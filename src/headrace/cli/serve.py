@@ -45,6 +45,7 @@ examples:
   headrace serve --set num.partitions=4 --set log.retention.hours=24 --log-level net=debug
   headrace serve --config headrace.toml             settings from a file: log.retention.hours = 24
   headrace serve --properties server.properties     settings from a file of Kafka's; what it does not take, it says
+  headrace serve --set http.listen=127.0.0.1:0      metrics and health on any free port; off is without them
   HEADRACE_NUM_PARTITIONS=4 headrace serve          settings from the environment
 
 Flags win over the environment, that over --config, and that over --properties.
