@@ -1,7 +1,7 @@
 """Partitions on their way to another log directory, while they are in use (KIP-113).
 
-A copy takes what it does not have yet in small pieces, which a worker reads, with pauses in between. When nothing is
-left, it is flushed; what was appended meanwhile is little, and is copied in one go. For that moment the source is not
+A copy takes what it does not have yet in small pieces, which a worker reads, with pauses in between. When little is
+left, it is flushed; what was appended meanwhile is little too, and copied in one go. For that moment the source is not
 flushed any more: what was promised to be on the disk is on both when the copy takes over, or nobody was told yet.
 """
 
@@ -24,6 +24,8 @@ from headrace.storage.workers import Workers
 logger = logging.getLogger(__name__)
 
 STEP_BYTES: Final = 256 << 10
+LITTLE_BYTES: Final = 64 << 10
+"""A copy that got so much has caught up: who waited until nothing is left would wait for a pause of those who write."""
 PAUSE_MS: Final = 1
 LAST_BYTES: Final = 4 << 20
 """What is appended during a flush may be so much; when it is more, the copy goes on as before."""
@@ -91,8 +93,12 @@ class Moves:
         except HeadraceError as failure:
             self._give_up(partition, move, failure)
             return
-        pause_ms = int(self._throttle.pause_s(len(content or b""), self._replicas.now_ms() / 1000) * 1000)
-        self._after(max(PAUSE_MS, pause_ms), lambda: self._step(partition, move))
+        size_bytes = len(content or b"")
+        pause_ms = int(self._throttle.pause_s(size_bytes, self._replicas.now_ms() / 1000) * 1000)
+        if size_bytes <= LITTLE_BYTES and pause_ms <= PAUSE_MS:
+            self._close_in(partition, move, 1)
+        else:
+            self._after(max(PAUSE_MS, pause_ms), lambda: self._step(partition, move))
 
     # --- taking over --------------------------------------------------------------------------------------------------
 
