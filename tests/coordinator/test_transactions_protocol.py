@@ -93,8 +93,7 @@ def test_an_end_does_not_overtake_the_partitions_that_its_producer_added_before(
 
 
 def test_what_stands_in_line_keeps_its_order_over_the_next_transactions_too() -> None:
-    coordinator = Coordinator()
-    coordinator.play("""
+    Coordinator().play("""
         init a                  -> 0:0
         add1 a 0:0 t-0          -> NONE
         commit1 a 0:0           -> 0:0
@@ -114,15 +113,12 @@ def test_what_stands_in_line_keeps_its_order_over_the_next_transactions_too() ->
 
 
 def test_nothing_overtakes_the_line_between_its_steps() -> None:
-    coordinator = Coordinator()
-    coordinator.play("""
+    Coordinator().play("""
         init a                  -> 0:0
         add1 a 0:0 t-0          -> NONE
         commit1 a 0:0           -> 0:0
         add1 a 0:0 t-0          -> waits
         marked a
-    """)
-    coordinator.play("""
         abort1 a 0:0            -> 0:0          # not called yet, the line is there: behind the first of it
         answer add              -> NONE
         state a                 -> PrepareAbort

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 STEP_BYTES: Final = 256 << 10
 LITTLE_BYTES: Final = 64 << 10
-"""A copy that got so much has caught up: who waited until nothing is left would wait for a pause of those who write."""
+"""A copy that got so little has caught up. To wait until nothing is left is to wait for a pause of those who write."""
 PAUSE_MS: Final = 1
 LAST_BYTES: Final = 4 << 20
 """What is appended during a flush may be so much; when it is more, the copy goes on as before."""
@@ -95,7 +95,7 @@ class Moves:
             return
         size_bytes = len(content or b"")
         pause_ms = int(self._throttle.pause_s(size_bytes, self._replicas.now_ms() / 1000) * 1000)
-        if size_bytes <= LITTLE_BYTES and pause_ms <= PAUSE_MS:
+        if size_bytes <= LITTLE_BYTES and move.is_in_last_segment and pause_ms <= PAUSE_MS:
             self._close_in(partition, move, 1)
         else:
             self._after(max(PAUSE_MS, pause_ms), lambda: self._step(partition, move))

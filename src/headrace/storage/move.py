@@ -88,6 +88,11 @@ class Move:
         return self.source.log_end_offset - self.copy.log_end_offset
 
     @property
+    def is_in_last_segment(self) -> bool:
+        """A step that got little did so because there was no more, and not because a segment ended."""
+        return self.copy.log_end_offset > self.source.segments.active.base_offset
+
+    @property
     def _is_outdated(self) -> bool:
         """What was copied may be of a history that is no more, or what comes next is deleted."""
         source, end_offset = self.source, self.copy.log_end_offset

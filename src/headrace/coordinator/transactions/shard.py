@@ -90,11 +90,11 @@ class TransactionShard:
         "_epoch",
         "_is_going_on",
         "_is_watching",
-        "_joining",
         "_last_epochs",
         "_looking_at",
         "_open",
         "_prepared",
+        "_sent_away",
         "_take_producer_id",
         "_timers",
         "_version",
@@ -121,7 +121,7 @@ class TransactionShard:
         self._open: dict[str, None] = {}
         self._last_epochs: dict[str, tuple[Identity, int]] = {}
         """The epoch before the one of an identity, as InitProducerId left it: not in the log, as in Kafka."""
-        self._joining: dict[str, Identity] = {}
+        self._sent_away: dict[str, Identity] = {}
         """Who was told to come again with the first partitions of the next transaction, and has begun none since."""
         self._prepared: list[Transaction] = []
         """Found in the log, and to be completed."""
@@ -141,7 +141,7 @@ class TransactionShard:
             self.transactions.pop(transactional_id, None)
             self._open.pop(transactional_id, None)
             self._last_epochs.pop(transactional_id, None)
-            self._joining.pop(transactional_id, None)
+            self._sent_away.pop(transactional_id, None)
         else:
             self._put(transaction_of(transactional_id, value))
 
@@ -151,7 +151,7 @@ class TransactionShard:
     def _put(self, transaction: Transaction) -> None:
         self.transactions[transaction.transactional_id] = transaction
         if transaction.state is State.ONGOING or transaction.is_prepared:
-            self._joining.pop(transaction.transactional_id, None)
+            self._sent_away.pop(transaction.transactional_id, None)
         if transaction.state is State.ONGOING:
             self._open[transaction.transactional_id] = None
         else:
@@ -300,7 +300,7 @@ class TransactionShard:
 
             def respond_later(error: Error) -> Message:
                 if error is Error.CONCURRENT_TRANSACTIONS:
-                    self._joining[transactional_id] = claimed
+                    self._sent_away[transactional_id] = claimed
                 return respond(error)
 
             return self._wait(
@@ -368,7 +368,7 @@ class TransactionShard:
         if claimed == transaction.client:
             if self._has_line(transactional_id):
                 ending = Ending.UNDER_WAY
-            elif ending is Ending.INVALID and not is_commit and self._joining.get(transactional_id) == claimed:
+            elif ending is Ending.INVALID and not is_commit and self._sent_away.get(transactional_id) == claimed:
                 # It was told to come again with its first partition, and gives up: nothing of it is there to abort.
                 ending = Ending.ENDED_SO
         match ending:
