@@ -21,6 +21,7 @@ from headrace.metrics.histogram import bits_of
 from headrace.metrics.requests import RequestFigures
 from headrace.net.binding import plain_host
 from headrace.net.framing import FrameProtocol
+from headrace.net.pacing import unpace
 from headrace.net.sending import IS_POSSIBLE, Run, Sending
 
 if TYPE_CHECKING:
@@ -471,6 +472,7 @@ class Connection(FrameProtocol):
         self.peer_host, self.peer_port = plain_host(address[0]), address[1]
         self.active_at = self._receiver.tick
         transport.set_write_buffer_limits(high=self.listener.limits.write_bytes)
+        unpace(transport)
         self.listener._opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, cast
 from headrace.errors import Error, HeadraceError, ProtocolError
 from headrace.net.budget import Budget
 from headrace.net.framing import FrameProtocol, Receiver
+from headrace.net.pacing import unpace
 from headrace.protocol.apis import API_VERSIONS_KEY, Api, find_api
 from headrace.protocol.frame import read_correlation_id, read_response, write_request
 from headrace.protocol.message import Message
@@ -174,6 +175,7 @@ class _Link(FrameProtocol, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        unpace(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.drop_frames()
