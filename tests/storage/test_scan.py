@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.storage.disk import File
-from headrace.storage.scan import CHUNK_BYTES, PAGE_BYTES, Damage, SegmentScan
+from headrace.storage.scan import CHUNK_BYTES, PAGE_BYTES, SECTOR_BYTES, Damage, SegmentScan
 from headrace.testing.disk import FaultyDisk
 from tests.storage.batches import batch, run
 
@@ -154,6 +154,33 @@ def test_a_page_that_was_lost_may_end_in_the_first_bytes_of_a_sound_batch(count:
     assert damage is not None
     assert damage.is_followed
     assert damage.is_lost_write
+
+
+@pytest.mark.parametrize("count", range(8))
+def test_a_sector_that_was_lost_may_end_in_the_first_bytes_of_a_sound_batch(count: int) -> None:
+    """And the rest of its page was written."""
+    [first] = batches(1)
+    end = 3 * SECTOR_BYTES - count
+    content = run(first, of_size(end - len(first), 1), *batches(2, 500, start=2))
+    content[2 * SECTOR_BYTES : 3 * SECTOR_BYTES] = bytes(SECTOR_BYTES)
+    offsets, scan = walk(content)
+    assert offsets == [0]
+    damage = scan.damage()
+    assert damage is not None
+    assert (damage.position, damage.end) == (len(first), end)
+    assert damage.is_followed
+    assert damage.is_lost_write
+
+
+def test_a_few_zeros_at_the_end_of_a_damaged_batch_are_no_lost_sector() -> None:
+    first, second, third = batches(3, 500)
+    content = run(first, second, third)
+    content[len(first) + 100] ^= 1
+    content[len(first) + len(second) - 8 : len(first) + len(second)] = bytes(8)
+    damage = walk(content)[1].damage()
+    assert damage is not None
+    assert damage.is_followed
+    assert not damage.is_lost_write
 
 
 def of_size(size_bytes: int, offset: int) -> bytearray:

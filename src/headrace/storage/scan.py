@@ -252,6 +252,8 @@ class _Rest:
         first = self.file.read(self.start, min(end - self.start, SECTOR_BYTES - self.start % SECTOR_BYTES))
         if len(first) >= ZEROS_MIN and not any(first):
             return True
+        if self._has_lost_end(end):
+            return True
         is_empty = True
         # Where the file ends, its last page does; and a batch that follows may begin with zeros in a page that is lost.
         is_page_end = end == self.end or not any(self.file.read(end, -end % PAGE_BYTES))
@@ -268,6 +270,11 @@ class _Rest:
                 if len(page) - len(page.rstrip(b"\0")) >= min(ZEROS_MIN, len(page)):
                     return True
         return is_empty
+
+    def _has_lost_end(self, end: int) -> bool:
+        """The sector in which these bytes end has nothing of them, and of the batch that follows the first zeros."""
+        last = self.file.read(max(self.start, end - end % SECTOR_BYTES), min(end % SECTOR_BYTES, end - self.start))
+        return len(last) >= ZEROS_MIN and not any(last) and not any(self.file.read(end, -end % SECTOR_BYTES))
 
     def _is_sound(self, position: int, offset_min: int, offset_max: int) -> bool:
         try:
