@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,20 @@ def test_a_scenario_that_is_not_there_is_one_sentence() -> None:
     done = run("--scenario", "nonsense", "--seeds", "1")
     assert done.returncode == 2
     assert done.stderr.startswith("sim: there is no scenario nonsense")
+
+
+@pytest.mark.parametrize("by", [signal.SIGTERM, signal.SIGINT])
+def test_a_campaign_that_is_ended_takes_its_workers_along(tmp_path: Path, by: signal.Signals) -> None:
+    command = [sys.executable, "-m", "headrace.testing.sim", "--scenario", "tests.sim.echo:echo", "--seeds", "1000000"]
+    with subprocess.Popen(
+        [*command, "--state", str(tmp_path)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as campaign:
+        written = tmp_path / "tests.sim.echo.echo.jsonl"
+        while not (written.exists() and len(written.read_text().splitlines()) > 1):
+            assert campaign.poll() is None
+            time.sleep(0.02)
+        campaign.send_signal(by)
+        # To the end of what they print to: the workers have it, too.
+        _, said = campaign.communicate(timeout=60)
+    assert campaign.returncode == 130
+    assert "go on with --resume" in said

@@ -5,6 +5,7 @@ python -m headrace.testing.sim --scenario module:function --seed 17        one s
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from pathlib import Path
 
@@ -64,6 +65,7 @@ def _many(options: argparse.Namespace) -> int:
     campaign = Campaign(
         options.scenario, options.first, options.seeds, options.jobs, options.failures_max, state, on_failure
     )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # its workers would wait for ever for who was ended
     try:
         tally = campaign.run(resume=options.resume)
     except KeyboardInterrupt:
