@@ -66,6 +66,8 @@ class ScriptedBroker:
         self.mute: dict[int, int] = {}
         """How many more requests of an API get no answer."""
         self.metadata_errors: list[Error] = []
+        self.leaderless = 0
+        """How many more answers about metadata know of no leader."""
         self.created: dict[str, int] = {}
         """Other topics, and how many partitions they were asked for with."""
         self.is_fetch_broken: Callable[[], bool] = lambda: False
@@ -118,20 +120,21 @@ class ScriptedBroker:
     def _metadata(self, request: Request) -> MetadataResponse:
         if self.metadata_errors:
             return MetadataResponse(error_code=self.metadata_errors.pop(0))
+        is_leaderless, self.leaderless = self.leaderless > 0, max(0, self.leaderless - 1)
         return MetadataResponse(
             brokers=[
                 MetadataResponse.MetadataResponseBroker(node_id=broker.node_id, host="127.0.0.1", port=broker.port)
                 for broker in (self, *self.others)
             ],
             controller_id=self.node_id,
-            topics=[self._topic(topic.name) for topic in request.body.topics],
+            topics=[self._topic(topic.name, is_leaderless) for topic in request.body.topics],
         )
 
-    def _topic(self, name: str) -> MetadataResponse.MetadataResponseTopic:
+    def _topic(self, name: str, is_leaderless: bool) -> MetadataResponse.MetadataResponseTopic:
         count = 1 if name == TOPIC else self.created.get(name)
         if count is None:
             return MetadataResponse.MetadataResponseTopic(name=name, error_code=3)
-        leader, epoch = self.leader.node_id, self.leader_epoch
+        leader, epoch = -1 if is_leaderless else self.leader.node_id, self.leader_epoch
         partitions = [
             MetadataResponse.MetadataResponsePartition(partition_index=index, leader_id=leader, leader_epoch=epoch)
             for index in range(count)

@@ -187,6 +187,24 @@ def test_a_leader_that_moved_is_followed_by_its_own_word(run: Run) -> None:
 
 
 @on_every_loop
+@pytest.mark.parametrize("answers", [1, 2, 5])
+@pytest.mark.parametrize("acks", [1, -1])
+def test_who_leads_is_asked_until_somebody_does(run: Run, answers: int, acks: int) -> None:
+    async def scenario() -> None:
+        broker = ScriptedBroker()
+        async with running(broker, retry_backoff_max_s=0.05) as client:
+            producer = client.producer(delivery_timeout_s=3600, acks=acks, idempotent=acks == -1)
+            await producer.send(TOPIC, b"a")
+            broker.leaderless = answers
+            broker.faults = 100 * [lambda batch: Error.UNKNOWN_TOPIC_OR_PARTITION if broker.leaderless else None]
+            await producer.send(TOPIC, b"b")  # and nothing else, which would have it asked
+            assert broker.values == [b"a", b"b"]
+            assert broker.leaderless == 0
+
+    run(scenario())
+
+
+@on_every_loop
 def test_a_reader_follows_the_leader(run: Run) -> None:
     async def scenario() -> None:
         first, second = two_brokers()

@@ -39,6 +39,7 @@ class Cluster:
         "_background",
         "_bootstrap",
         "_chance",
+        "_is_asked_again",
         "_links",
         "_loop",
         "_refresh_backoff",
@@ -67,6 +68,7 @@ class Cluster:
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshing_count = 0
         self._background: asyncio.Task[None] | None = None
+        self._is_asked_again = False  # since the last answer, which so did not say what somebody needs to know
         self._refresh_timer: asyncio.TimerHandle | None = None
         self._age_timer: asyncio.TimerHandle | None = None
         self._refresh_backoff = self.backoff()
@@ -236,7 +238,10 @@ class Cluster:
 
         Asked for again and again, as for a topic that is not there, it comes less and less often.
         """
-        if self.is_closed or self._refresh_timer is not None or self._background is not None:
+        if self.is_closed or self._refresh_timer is not None:
+            return
+        if self._background is not None:
+            self._is_asked_again = True
             return
         now = self._loop.time()
         if now - self._refreshed_at > 2 * self.settings.retry_backoff_max_s:
@@ -257,6 +262,8 @@ class Cluster:
                 self._refresh_timer = self._loop.call_later(self._refresh_backoff.failed(), self._refresh_in_background)
         finally:
             self._background = None
+            if self._is_asked_again:
+                self.refresh_soon()
 
     def _refresh_ended(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None
@@ -277,6 +284,7 @@ class Cluster:
             error = Error.of(response.error_code)
             raise Unreachable(f"The brokers don't say who leads what ({error.name}): {error.text}")
         self._refreshed_at = self._loop.time()
+        self._is_asked_again = False
         self._take(response)
         if self._age_timer is not None:
             self._age_timer.cancel()
