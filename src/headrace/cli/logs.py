@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import logging
+import re
 import time
 from collections.abc import Sequence
 from typing import Final, TextIO
@@ -14,6 +15,7 @@ from headrace.errors import HeadraceError
 LEVELS: Final = ("debug", "info", "warning", "error")
 _COLOURS: Final = {"DEBUG": "2", "INFO": "36", "WARNING": "33", "ERROR": "31", "CRITICAL": "31;1"}
 _ROOT: Final = "headrace"
+_CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def set_up(stream: TextIO, levels: Sequence[str], form: str) -> None:
@@ -79,10 +81,15 @@ class HumanFormatter(logging.Formatter):
         level = f"{record.levelname.lower():<7}"
         if self._coloured:
             level = f"\033[{_COLOURS.get(record.levelname, '0')}m{level}\033[0m"
-        line = f"{at}.{int(record.msecs):03d} {level} {_module(record):<18} {record.getMessage()}"
+        line = f"{at}.{int(record.msecs):03d} {level} {_module(record):<18} {_on_one_line(record.getMessage())}"
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
+
+
+def _on_one_line(message: str) -> str:
+    """What clients sent may be in it, and neither begins a line nor is obeyed by a terminal."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), message)
 
 
 class JsonFormatter(logging.Formatter):
