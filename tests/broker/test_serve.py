@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pty
 import re
@@ -15,11 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from headrace.cli.logs import HumanFormatter
 from headrace.errors import HeadraceError
+from headrace.protocol import messages as m
 from headrace.storage.identity import MetaProperties
 from headrace.testing.disk import Faults, FaultyDisk
 from tests.broker.nodes import run, running
 from tests.compat.process import Process
+from tests.compat.wire import Wire
 
 ANY_PORT = ("--listen", "127.0.0.1:0")
 TIMEOUT_S = 60
@@ -82,7 +86,7 @@ def test_the_data_is_in_a_folder_of_its_own_under_the_current_one(tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["headrace-data"]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(
         command(*ANY_PORT, "--data", str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -94,6 +98,33 @@ def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> No
     assert child.returncode == 0, errors
     assert "Traceback" not in errors
     assert list(tmp_path.glob(".kafka_cleanshutdown")), "the next start need not look for damage"
+
+
+def test_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        ["nohup", *command(*ANY_PORT, "--data", str(tmp_path))],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        bootstrap = child.stdout.readline().split("ready on ")[1].split()[0]
+        child.send_signal(signal.SIGHUP)
+        with Wire(bootstrap) as wire:
+            assert wire.ask(m.MetadataRequest(topics=[]), 8).brokers
+        assert child.poll() is None
+        child.send_signal(signal.SIGTERM)
+        _, errors = child.communicate(timeout=TIMEOUT_S)
+    assert child.returncode == 0, errors
+
+
+def test_what_clients_send_neither_forges_a_line_of_the_log_nor_is_obeyed_by_a_terminal() -> None:
+    group = "g\n22:09:20.457 error   broker.node  made up\x1b[31m\x9b\u2028"
+    record = logging.LogRecord("headrace.net", logging.INFO, "", 0, "%s has come", (group,), None)
+    line = HumanFormatter(coloured=False).format(record)
+    assert line.endswith(r"g\n22:09:20.457 error   broker.node  made up\x1b[31m\x9b\u2028 has come")
+    assert line.isprintable()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -34,7 +34,7 @@ _M_MMAP_THRESHOLD: Final = -3
 
 logger = logging.getLogger(__name__)
 
-_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _SET, _DATA, _LISTEN = "--set", "--data", "--listen"
 _FORMATS: Final = ("auto", "human", "json")
 _EPILOG: Final = """\
@@ -57,7 +57,8 @@ def main(arguments: Sequence[str]) -> int:
     """Runs one node in the foreground; returns when it has stopped."""
     # Until the loop listens to them. Noted, and not raised: what runs meanwhile, imports above all, may swallow it.
     early: list[int] = []
-    before = {number: signal.signal(number, lambda number, frame: early.append(number)) for number in _STOPPING}
+    stopping = [number for number in _STOPPING if not _is_nohup(number)]
+    before = {number: signal.signal(number, lambda number, frame: early.append(number)) for number in stopping}
     try:
         options = _parser().parse_args(arguments)
         settings = _settings(options, os.environ)
@@ -65,10 +66,15 @@ def main(arguments: Sequence[str]) -> int:
         _set_up_log(options, os.environ)
         for told in settings.told:
             logger.warning("%s", told)
-        return _run(config, early)
+        return _run(config, stopping, early)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_nohup(number: signal.Signals) -> bool:
+    """Who runs it wants it to outlive its terminal."""
+    return number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN
 
 
 class _Parser(argparse.ArgumentParser):
@@ -232,7 +238,7 @@ def _return_large_buffers() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BYTES)
 
 
-def _run(config: NodeConfig, early: Sequence[int]) -> int:
+def _run(config: NodeConfig, signals: Sequence[signal.Signals], early: Sequence[int]) -> int:
     import uvloop
 
     from headrace.broker.local import local_ports
@@ -242,7 +248,7 @@ def _run(config: NodeConfig, early: Sequence[int]) -> int:
     async def serve() -> None:
         loop = asyncio.get_running_loop()
         stopping = asyncio.Event()
-        for number in _STOPPING:
+        for number in signals:
             loop.add_signal_handler(number, stopping.set)
         if early:
             return
