@@ -252,8 +252,11 @@ def test_a_group_consumer_looks_at_topics_and_offsets(run: Run) -> None:
             consumer: Any = client.group_consumer("g")
             for value in (TOPIC, b"t", None, 5, *([topic] for topic in NOT_TEXT)):
                 await refused("topics", consumer.subscribe, value)
+            await refused("nothing to subscribe to", consumer.subscribe)
+            await refused("nothing to subscribe to", consumer.subscribe, [])
             for value in (b"t", 5, "", "\ud800"):
                 await refused("pattern", consumer.subscribe, pattern=value)
+            await refused("pattern", client.group_consumer("g", protocol="classic").subscribe, pattern="in.*")
             assert isinstance(consumer, GroupConsumer)
             assert consumer._membership._task is None
             for offsets in (5, [(TOPIC, 0)], {TOPIC: 1}, {(TOPIC, 0): "1"}, {(TOPIC, 0): -1}):

@@ -196,7 +196,7 @@ def test_who_leads_is_asked_until_somebody_does(run: Run, answers: int, acks: in
             producer = client.producer(delivery_timeout_s=3600, acks=acks, idempotent=acks == -1)
             await producer.send(TOPIC, b"a")
             broker.leaderless = answers
-            broker.faults = 100 * [lambda batch: Error.UNKNOWN_TOPIC_OR_PARTITION if broker.leaderless else None]
+            broker.faults += 100 * [lambda batch: Error.UNKNOWN_TOPIC_OR_PARTITION if broker.leaderless else None]
             await producer.send(TOPIC, b"b")  # and nothing else, which would have it asked
             assert broker.values == [b"a", b"b"]
             assert broker.leaderless == 0

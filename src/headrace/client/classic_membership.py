@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.client.cluster import Cluster
 from headrace.client.coordinators import Coordinators
+from headrace.client.errors import WrongArgument
 from headrace.client.membership import Membership, Owner, TopicPartition
 from headrace.client.transaction import GroupMember
 from headrace.errors import Error, HeadraceError
@@ -61,7 +62,7 @@ class ClassicMembership(Membership):
 
     def subscribe(self, topics: Sequence[str], pattern: str | None) -> None:
         if pattern is not None:
-            raise ValueError('a pattern needs the new protocol: make the consumer with protocol="consumer".')
+            raise WrongArgument('A pattern needs the new protocol: make the consumer with protocol="consumer".')
         super().subscribe(topics, pattern)
 
     async def _part(self) -> m.LeaveGroupRequest | None:

@@ -16,6 +16,7 @@ from headrace.client.cluster import Cluster
 from headrace.client.consumer import Consumer
 from headrace.client.consumer_membership import ConsumerMembership
 from headrace.client.coordinators import Coordinators
+from headrace.client.errors import WrongArgument
 from headrace.client.fetched import ConsumedRecord
 from headrace.client.group_offsets import GroupOffsets
 from headrace.client.membership import Membership
@@ -159,6 +160,8 @@ class GroupConsumer(Consumer):
         topics = texts("topics", topics)
         if pattern is not None:
             text("pattern", pattern)
+        elif not topics:
+            raise WrongArgument("There is nothing to subscribe to: name topics, or give a pattern.")
         for topic in topics:
             self._cluster.want(topic)
         self._membership.subscribe(topics, pattern)
