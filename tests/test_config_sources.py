@@ -229,7 +229,7 @@ def test_serve_runs_with_settings_from_everywhere_and_flags_win(tmp_path: Path) 
     (tmp_path / "h.toml").write_text("num.partitions = 4\nlog.dirs = ['data']\nmessage.max.bytes = 5000\n")
     program = (
         "import sys; from headrace.cli import serve\n"
-        "def run(config, early): print(config.topics.num_partitions, config.log.max_message_bytes, "
+        "def run(config, *_): print(config.topics.num_partitions, config.log.max_message_bytes, "
         "config.log.retention_ms, config.storage.log_dirs, config.fetch.fetch_max_bytes)\n"
         "serve._run = run; serve.main(sys.argv[1:])"
     )
