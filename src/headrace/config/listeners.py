@@ -182,7 +182,10 @@ class ListenerConfig(Group):
                     f"advertised.listeners has '{address}', and no client can connect to that; name the machine.",
                 )
             if address.name not in {listener.name for listener in addresses}:
-                raise Refused(Error.INVALID_CONFIG, f"advertised.listeners has {address.name}, and listeners has not.")
+                raise Refused(
+                    Error.INVALID_CONFIG,
+                    f"advertised.listeners has {address.name}, and listeners has not: give both the same names.",
+                )
 
     def connections_by_address(self) -> dict[str, int]:
         """The limits of addresses that have their own. Raises Refused."""
