@@ -89,7 +89,11 @@ def test_the_data_is_in_a_folder_of_its_own_under_the_current_one(tmp_path: Path
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
     with subprocess.Popen(
-        command(*ANY_PORT, "--data", str(tmp_path)), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(*ANY_PORT, "--data", str(tmp_path)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),  # the tests may run with nohup themselves
     ) as child:
         assert child.stdout is not None
         assert child.stdout.readline().startswith("headrace is ready")
