@@ -110,10 +110,9 @@ class Link:
     async def _open(self) -> None:
         await asyncio.sleep(max(0.0, self._open_after - self._loop.time()))
         peer = Peer(self.host, self.port, self._settings.client_id)
-        timeout_s = min(self._settings.connect_timeout_s, self._settings.operation_timeout_s)
         try:
-            await peer.connect(timeout_s, self._settings.response_bytes_max)
-            served = await self._negotiate(peer, timeout_s)
+            await peer.connect(self._settings.connect_timeout_s, self._settings.response_bytes_max)
+            served = await self._negotiate(peer)
         except HeadraceError as error:
             peer.close()
             self.last_error = str(error)
@@ -127,17 +126,17 @@ class Link:
         self._backoff.succeeded()
         self.last_error = ""
 
-    async def _negotiate(self, peer: Peer, timeout_s: float) -> Served:
+    async def _negotiate(self, peer: Peer) -> Served:
         """Ask in our highest version; a broker that is older says which it has, and is asked again (KIP-511)."""
         request = ApiVersionsRequest(
             client_software_name=_SOFTWARE_NAME, client_software_version=headrace.__version__.replace("+", "-")
         )
         api = find_api(API_VERSIONS_KEY)
         assert api is not None
-        response: ApiVersionsResponse = await peer.call(request, api.versions.last, timeout_s)
+        response: ApiVersionsResponse = await peer.call(request, api.versions.last, self._settings.connect_timeout_s)
         if response.error_code == Error.UNSUPPORTED_VERSION:
             version = Served(response, str(self)).highest_of(API_VERSIONS_KEY) or 0
-            response = await peer.call(request, min(version, api.versions.last), timeout_s)
+            response = await peer.call(request, min(version, api.versions.last), self._settings.connect_timeout_s)
         if response.error_code:
             error = Error.of(response.error_code)
             raise ProtocolError(f"{self} refuses to say what it speaks ({error.name}): {error.text}")
