@@ -1,8 +1,8 @@
 """Between two processes of one machine nothing is paced.
 
 BBR, which a system may have as its congestion control, sends by a timer, at the rate that it takes a network to have.
-Within a machine there is no network, and the timers take a quarter of the processor that a large reply costs, and of
-its speed. So such a connection gets a congestion control that sends what the other side has room for.
+Within a machine there is no network, and the timers take up to a third of the processor that a large reply costs, and
+of its speed. So such a connection gets a congestion control that sends what the other side has room for.
 """
 
 from __future__ import annotations
