@@ -1,4 +1,4 @@
-"""Large replies to fetches, which workers send from the files of a real node."""
+"""Large replies to fetches, which go from the files of a real node: sent by workers, or by the loop."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from typing import Any
 import pytest
 
 from headrace.broker import loggers
+from headrace.broker import node as node_module
 from headrace.broker.fetch import Fetching
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.local import local_ports
 from headrace.broker.node import Node
 from headrace.config import NodeConfig
 from headrace.errors import Error, HeadraceError
-from headrace.net import sending
+from headrace.net import connection, sending
 from headrace.net.connection import Slot
 from headrace.net.peer import Peer
+from headrace.net.sending import Run, on_loop
 from headrace.protocol import messages as m
 from headrace.protocol.batch import scan
 from headrace.protocol.batch_builder import build
@@ -88,21 +90,28 @@ def offsets_in(part: Any) -> list[int]:
     return [batch.base_offset for batch in batches]
 
 
+class Sends(list[str]):
+    """Who sent each reply that came from files, in order."""
+
+    @property
+    def by_workers(self) -> int:
+        return self.count("worker")
+
+
 @pytest.fixture
-def sends(monkeypatch: pytest.MonkeyPatch) -> list[Slot]:
-    """The slots whose replies workers sent."""
-    seen: list[Slot] = []
+def sends(monkeypatch: pytest.MonkeyPatch) -> Sends:
+    seen = Sends()
     send = Slot.send
 
-    def counted(slot: Slot, *arguments: Any) -> None:
-        seen.append(slot)
-        send(slot, *arguments)
+    def counted(slot: Slot, buffers: list[Any], run: Run, ended: Any) -> None:
+        seen.append("loop" if run is on_loop else "worker")
+        send(slot, buffers, run, ended)
 
     monkeypatch.setattr(Slot, "send", counted)
     return seen
 
 
-def test_what_workers_send_over_segments_and_partitions_is_what_was_written(tmp_path: Path, sends: list[Slot]) -> None:
+def test_what_workers_send_over_segments_and_partitions_is_what_was_written(tmp_path: Path, sends: Sends) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 3) as (_, peer):
             for part in await fetch(peer, {0: 0, 1: 5, 2: BATCHES}):
@@ -120,7 +129,7 @@ def test_what_workers_send_over_segments_and_partitions_is_what_was_written(tmp_
     run(scenario())
 
 
-def test_requests_that_come_together_are_answered_in_their_order(tmp_path: Path, sends: list[Slot]) -> None:
+def test_requests_that_come_together_are_answered_in_their_order(tmp_path: Path, sends: Sends) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (_, peer):
             wanted = [0, 5, 39, 1, 40, 10]
@@ -132,7 +141,7 @@ def test_requests_that_come_together_are_answered_in_their_order(tmp_path: Path,
     run(scenario())
 
 
-def test_small_replies_are_sent_from_buffers(tmp_path: Path, sends: list[Slot]) -> None:
+def test_small_replies_are_sent_from_buffers(tmp_path: Path, sends: Sends) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (_, peer):
             [part] = await fetch(peer, {0: 0}, 200_000)
@@ -142,7 +151,7 @@ def test_small_replies_are_sent_from_buffers(tmp_path: Path, sends: list[Slot]) 
     run(scenario())
 
 
-def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path: Path, sends: list[Slot]) -> None:
+def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path: Path, sends: Sends) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (node, peer):
             assert node._replicas is not None
@@ -154,7 +163,7 @@ def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path:
             for offset in (0, 9, 0):
                 [part] = await fetch(peer, {0: offset}, 1_000_000)
                 assert offsets_in(part) == list(range(offset, offset + 9))
-            assert not sends
+            assert sends == ["loop"] * 3
             for file in files:
                 file.datasync()
                 file.forget_cached()
@@ -163,16 +172,16 @@ def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path:
             for number, offset in enumerate((0, 5), 1):  # the second one is in memory since the first one asked for it
                 [part] = await fetch(peer, {0: offset}, 500_000)
                 assert offsets_in(part) == list(range(offset, offset + 4))
-                assert len(sends) == number
+                assert sends.by_workers == number
             [part] = await fetch(peer, {0: 0}, 500_000)  # who comes later finds it there
             assert offsets_in(part) == list(range(4))
-            assert len(sends) == 2
+            assert sends.by_workers == 2
 
     run(scenario())
 
 
 def test_whether_a_reply_is_in_memory_is_asked_once(
-    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
     really_cached = LocalFile.is_cached
@@ -189,36 +198,33 @@ def test_whether_a_reply_is_in_memory_is_asked_once(
             monkeypatch.setattr(LocalFile, "is_cached", is_cached)
             [part] = await fetch(peer, {0: 0}, 1_000_000)
             assert offsets_in(part) == list(range(9))
-            assert not sends
+            assert sends == ["loop"]
             assert len(asked) == 1
 
     run(scenario())
 
 
-def test_hazard_15_memory_that_others_do_not_let_go_of_is_not_asked_for_by_who_can_do_without(
-    tmp_path: Path, sends: list[Slot], monkeypatch: pytest.MonkeyPatch
+def test_hazard_15_what_is_sent_from_files_needs_none_of_the_memory_that_others_do_not_let_go_of(
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memories: list[ReplyMemory] = []
-    buffer = ReplyMemory.buffer
 
-    def seen(memory: ReplyMemory, size_bytes: int) -> bytearray | memoryview:
-        memories.append(memory)
-        return buffer(memory, size_bytes)
+    def made(*arguments: Any) -> ReplyMemory:
+        memories.append(ReplyMemory(*arguments))
+        return memories[-1]
 
-    monkeypatch.setattr(ReplyMemory, "buffer", seen)
+    monkeypatch.setattr(node_module, "ReplyMemory", made)
 
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (_, peer):
-            await fetch(peer, {0: 0}, 1_000_000)
-            if sends:
-                pytest.skip("this system does not tell what is in memory")
-            unread = memories[0].buffer(memories[0].size_bytes // 4)
-            [part] = await fetch(peer, {0: 0}, 1_000_000)
-            assert offsets_in(part) == list(range(9))
-            assert len(sends) == 1
-            del unread
-            await fetch(peer, {0: 20}, 1_000_000)
-            assert len(sends) == 1
+            [memory] = memories
+            unread = memory.buffer(memory.size_bytes)
+            assert memory.is_full
+            for count in range(1, 4):
+                [part] = await fetch(peer, {0: 0}, 1_000_000)
+                assert offsets_in(part) == list(range(9))
+                assert len(sends) == count
+            assert memory.held_bytes == len(unread)
 
     run(scenario())
 
@@ -270,30 +276,20 @@ def test_each_reply_is_sent_once_when_requests_are_handled_one_by_one(tmp_path: 
     run(scenario())
 
 
-def no_descriptor(socket: int) -> int:
-    raise OSError(errno.EMFILE, "it can't be")
-
-
 def no_client(*arguments: Any) -> int:
     return -errno.ETIMEDOUT
 
 
-@pytest.mark.parametrize(("module", "call", "fails"), [(os, "dup", no_descriptor), (sending, "send", no_client)])
-def test_what_a_socket_or_the_process_is_at_fault_for_is_not_blamed_on_files(
-    tmp_path: Path,
-    sends: list[Slot],
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    module: Any,
-    call: str,
-    fails: Any,
+@pytest.mark.parametrize("size_bytes", [1_000_000, 50 << 20], ids=["loop", "worker"])
+def test_what_a_socket_is_at_fault_for_is_not_blamed_on_files(
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch, size_bytes: int
 ) -> None:
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (node, peer):
             with monkeypatch.context() as within:
-                within.setattr(module, call, fails)
+                within.setattr(sending, "send", no_client)
                 with pytest.raises(HeadraceError):
-                    await fetch(peer, {0: 0})
+                    await fetch(peer, {0: 0}, size_bytes)
             sends.clear()
             async with connected(node) as other:
                 [part] = await fetch(other, {0: 0})
@@ -301,7 +297,32 @@ def test_what_a_socket_or_the_process_is_at_fault_for_is_not_blamed_on_files(
             assert len(sends) == 1
 
     run(scenario())
-    assert ("raise the limit of open files" in caplog.text) == (call == "dup")
+
+
+def test_hazard_15_a_reply_for_which_too_many_files_are_open_waits_and_is_told_of_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    tries: list[int] = []
+    really_dup = os.dup
+
+    def dup(socket: int) -> int:
+        tries.append(socket)
+        if len(tries) < 4:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return really_dup(socket)
+
+    monkeypatch.setattr(connection, "DESCRIPTOR_WAIT_S", 0.001)
+
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            monkeypatch.setattr(os, "dup", dup)
+            first, second = await asyncio.gather(fetch(peer, {0: 0}, 1_000_000), fetch(peer, {0: 3}))
+            assert offsets_in(first[0]) == list(range(9))
+            assert offsets_in(second[0]) == list(range(3, BATCHES))
+            assert len(tries) == 5
+
+    run(scenario())
+    assert caplog.text.count("raise the limit of open files") == 1
 
 
 def test_with_a_line_for_each_request_large_replies_come_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -1,6 +1,7 @@
-"""Replies that a worker sends from files: their order, slow readers, and what goes wrong on the way."""
+"""Replies that are sent from files, by a worker or the loop: their order, slow readers, and what goes wrong."""
 
 import asyncio
+import errno
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -11,25 +12,28 @@ import pytest
 
 from headrace.net.connection import Connection, Slot
 from headrace.net.listener import Limits, Listener
-from headrace.net.sending import SLICE_BYTES, FileUnsendable, Stretch, Stretches
+from headrace.net.sending import SLICE_BYTES, FileUnsendable, Stretch, Stretches, on_loop
 from headrace.storage.workers import WorkerThread
 from tests.net.loops import Run, runner
 from tests.net.test_listener import eventually, framed, read_frame
 
 on_real_loops = pytest.mark.parametrize("run", [pytest.param(runner(name), id=name) for name in ("uvloop", "asyncio")])
 
+each_way = pytest.mark.parametrize("by_loop", [False, True], ids=["worker", "loop"])
+
 LARGE_BYTES = 3 * SLICE_BYTES
-"""More than sockets hold and than a worker sends in one go."""
+"""More than sockets hold and than is sent in one go."""
 
 
 class Server:
-    """Answers `send N` with N bytes of a file, by a worker; `later` when told to; and anything else with itself."""
+    """Answers `send N` with N bytes of a file; `later` when told to; and anything else with itself."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, by_loop: bool) -> None:
         self.data = os.urandom(1 << 20) * (LARGE_BYTES >> 20)
         (folder / "file").write_bytes(self.data)
         self.file = os.open(folder / "file", os.O_RDWR)
         self.worker = WorkerThread(asyncio.get_running_loop().call_soon_threadsafe, "sender", gives_way=True)
+        self.run = on_loop if by_loop else self.worker.run
         self.slots: list[Slot] = []
         self.could_send: list[bool] = []
         self.ended: list[BaseException | None] = []
@@ -53,12 +57,12 @@ class Server:
         first = Stretch(self.file, 0, half, (0, size), calm)
         stretches = Stretches([first, Stretch(self.file, half, size - half, (0, 0), calm)])
         assert len(stretches) == size
-        connection.reserve().send([bytearray(size.to_bytes(4)), stretches, b""], self.worker.run, self.ended.append)
+        connection.reserve().send([bytearray(size.to_bytes(4)), stretches, b""], self.run, self.ended.append)
 
 
 @asynccontextmanager
-async def serving(folder: Path, **limits: Any) -> AsyncIterator[tuple[Server, Listener, int]]:
-    server = Server(folder)
+async def serving(folder: Path, by_loop: bool, **limits: Any) -> AsyncIterator[tuple[Server, Listener, int]]:
+    server = Server(folder, by_loop)
     listener = Listener("test", server, Limits(**limits))
     _, port = await listener.start("127.0.0.1", 0)
     open_files = len(os.listdir("/proc/self/fd"))
@@ -72,10 +76,10 @@ async def serving(folder: Path, **limits: Any) -> AsyncIterator[tuple[Server, Li
         os.close(server.file)
 
 
-def scenario_of(folder: Path, **limits: Any) -> Callable[[Any], Callable[[], Any]]:
+def scenario_of(folder: Path, by_loop: bool, **limits: Any) -> Callable[[Any], Callable[[], Any]]:
     def decorate(work: Any) -> Any:
         async def scenario() -> None:
-            async with serving(folder, **limits) as (server, listener, port):
+            async with serving(folder, by_loop, **limits) as (server, listener, port):
                 await work(server, listener, *await asyncio.open_connection("127.0.0.1", port, limit=1 << 16))
 
         return scenario
@@ -84,8 +88,9 @@ def scenario_of(folder: Path, **limits: Any) -> Callable[[Any], Callable[[], Any
 
 
 @on_real_loops
-def test_replies_from_files_keep_the_order_of_their_requests(run: Run, tmp_path: Path) -> None:
-    @scenario_of(tmp_path)
+@each_way
+def test_replies_from_files_keep_the_order_of_their_requests(run: Run, tmp_path: Path, by_loop: bool) -> None:
+    @scenario_of(tmp_path, by_loop)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
         asked = [b"one", b"send 300000", b"send 5000000", b"two", b"send 70000", b"send 0001", b"three"]
         for _ in range(20):
@@ -93,7 +98,7 @@ def test_replies_from_files_keep_the_order_of_their_requests(run: Run, tmp_path:
             for name in asked:
                 expected = server.data[: int(name[4:])] if name.startswith(b"send") else name
                 assert await read_frame(reader) == expected
-        # Behind one that a worker sends another may follow; behind what the transport may still have, none.
+        # Behind one that is sent from files another may follow; behind what the transport may still have, none.
         assert server.could_send.count(True) >= 20
         assert server.ended == [None] * server.could_send.count(True)
         writer.close()
@@ -102,8 +107,9 @@ def test_replies_from_files_keep_the_order_of_their_requests(run: Run, tmp_path:
 
 
 @on_real_loops
-def test_a_reply_from_files_waits_for_one_before_it_that_is_not_there(run: Run, tmp_path: Path) -> None:
-    @scenario_of(tmp_path)
+@each_way
+def test_a_reply_from_files_waits_for_one_before_it_that_is_not_there(run: Run, tmp_path: Path, by_loop: bool) -> None:
+    @scenario_of(tmp_path, by_loop)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
         writer.write(framed(b"later") + framed(b"send 300000"))
         await eventually(lambda: server.could_send)
@@ -117,8 +123,9 @@ def test_a_reply_from_files_waits_for_one_before_it_that_is_not_there(run: Run, 
 
 
 @on_real_loops
-def test_a_slow_reader_gets_all_of_a_reply_and_stalls_nobody(run: Run, tmp_path: Path) -> None:
-    @scenario_of(tmp_path)
+@each_way
+def test_a_slow_reader_gets_all_of_a_reply_and_stalls_nobody(run: Run, tmp_path: Path, by_loop: bool) -> None:
+    @scenario_of(tmp_path, by_loop)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
         writer.write(framed(b"send %d" % LARGE_BYTES) + framed(b"behind"))
         await eventually(lambda: server.could_send)
@@ -138,8 +145,9 @@ def test_a_slow_reader_gets_all_of_a_reply_and_stalls_nobody(run: Run, tmp_path:
 
 
 @on_real_loops
-def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(run: Run, tmp_path: Path) -> None:
-    @scenario_of(tmp_path)
+@each_way
+def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(run: Run, tmp_path: Path, by_loop: bool) -> None:
+    @scenario_of(tmp_path, by_loop)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
         writer.write(framed(b"send %d" % LARGE_BYTES) * 3)
         await reader.readexactly(100_000)
@@ -151,8 +159,42 @@ def test_a_client_that_goes_away_in_the_middle_leaves_nothing_behind(run: Run, t
 
 
 @on_real_loops
-def test_a_client_that_does_not_read_a_reply_from_files_is_disconnected(run: Run, tmp_path: Path) -> None:
-    @scenario_of(tmp_path, slow_ms=500)
+@each_way
+def test_a_connection_that_is_closed_while_too_many_files_are_open_leaves_nothing_behind(
+    run: Run, tmp_path: Path, by_loop: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[int] = []
+
+    def dup(socket: int) -> int:
+        tries.append(socket)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr("headrace.net.connection.DESCRIPTOR_WAIT_S", 0.01)
+    monkeypatch.setattr(os, "dup", dup)
+
+    @scenario_of(tmp_path, by_loop)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        writer.write(framed(b"send 300000"))
+        await eventually(lambda: len(tries) > 2)
+        [connection] = listener.connections.values()
+        assert not server.ended
+        connection.abort()
+        await eventually(lambda: server.ended)
+        assert isinstance(server.ended[0], ConnectionError)
+        tries.clear()
+        await asyncio.sleep(0.05)
+        assert not tries
+        writer.close()
+
+    run(scenario())
+
+
+@on_real_loops
+@each_way
+def test_a_client_that_does_not_read_a_reply_from_files_is_disconnected(
+    run: Run, tmp_path: Path, by_loop: bool
+) -> None:
+    @scenario_of(tmp_path, by_loop, slow_ms=500)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
         writer.write(framed(b"send %d" % LARGE_BYTES))
         await eventually(lambda: listener.counters.slow_closed == 1)
@@ -163,8 +205,9 @@ def test_a_client_that_does_not_read_a_reply_from_files_is_disconnected(run: Run
 
 
 @on_real_loops
-def test_a_file_that_is_shorter_than_was_promised_ends_the_connection(run: Run, tmp_path: Path) -> None:
-    @scenario_of(tmp_path)
+@each_way
+def test_a_file_that_is_shorter_than_was_promised_ends_the_connection(run: Run, tmp_path: Path, by_loop: bool) -> None:
+    @scenario_of(tmp_path, by_loop)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
         os.ftruncate(server.file, 1_000_000)
         writer.write(framed(b"send 2000000"))
@@ -178,8 +221,9 @@ def test_a_file_that_is_shorter_than_was_promised_ends_the_connection(run: Run, 
 
 
 @on_real_loops
-def test_stopping_lets_a_reply_from_files_finish(run: Run, tmp_path: Path) -> None:
-    @scenario_of(tmp_path)
+@each_way
+def test_stopping_lets_a_reply_from_files_finish(run: Run, tmp_path: Path, by_loop: bool) -> None:
+    @scenario_of(tmp_path, by_loop)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
         writer.write(framed(b"send %d" % LARGE_BYTES))
         await reader.readexactly(4)

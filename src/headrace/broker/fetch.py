@@ -2,9 +2,9 @@
 """Fetch: records from partitions, now or when there are enough of them.
 
 A fetch is a plain object on the loop. It gathers what lies where; if that is too little it waits, watched by its
-partitions and the node's one timer heap; then it reads the bytes and fills its slot. What is not in memory is read by a
-worker meanwhile, and what is large a worker sends from the files themselves: a replay stalls nobody. Other records go
-to the socket in the buffer that they were read into.
+partitions and the node's one timer heap; then it fills its slot. Large replies go from the files themselves to the
+socket, and those that are not in memory, or would keep the loop for long, a worker sends: a replay stalls nobody.
+Other records go to the socket in the buffer that they are read into, by a worker where that has to wait.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection, Slot
+from headrace.net.sending import on_loop
 from headrace.protocol import messages as m
 from headrace.protocol.frame import Request, write_response
 from headrace.replica.manager import Replicas
@@ -38,7 +39,7 @@ LEADER_HINT_VERSION: Final = 16
 LEADER_ERRORS: Final = (Error.NOT_LEADER_OR_FOLLOWER, Error.FENCED_LEADER_EPOCH)
 
 SENT_BYTES_MIN: Final = 256 << 10
-"""From here on a worker sends a reply that is not in memory, or large: it is not worth the way there and back below."""
+"""From here on a reply is sent from the files: below, the way there costs more than the copies that it spares."""
 LOOP_BYTES_MAX: Final = 2 << 20
 """Up to here the loop sends what is in memory: a millisecond. By way of a worker it takes nearly twice the CPU, as two
 threads take the interpreter in turns."""
@@ -215,15 +216,15 @@ class Fetching:
         self._fetch.workers.run(cold, lambda result, error: self._was_read(gathered, cold, error))
 
     def _send(self, gathered: list[Gathered], size_bytes: int) -> bool:
-        """Leaves reading and sending to a worker, if it may."""
+        """Sends it from the files, if that may be: on the loop what is in memory, and by a worker what is not."""
         connection, senders = self._connection, self._fetch.senders
         if not senders:
             return False
         fetched = [part.fetched for part in gathered if part.fetched is not None]
         if size_bytes < len(fetched) * SENT_PART_BYTES_MIN or not connection.can_send(self._slot):
             return False
-        is_for_loop = size_bytes <= LOOP_BYTES_MAX and self._fetch.memory.is_roomy and is_at_hand(gathered)
-        if is_for_loop or not point_out(gathered):
+        is_for_loop = size_bytes <= LOOP_BYTES_MAX and is_at_hand(gathered)
+        if not point_out(gathered, is_for_loop):
             return False
         sent = Sent(fetched)
         try:
@@ -231,7 +232,8 @@ class Fetching:
             self._later()
             assert self._slot is not None
             buffers = write_response(response, self._terms.version, self._correlation_id)
-            self._slot.send(buffers, senders[connection.peer_port % len(senders)].run, sent.ended)
+            run = on_loop if is_for_loop else senders[connection.peer_port % len(senders)].run
+            self._slot.send(buffers, run, sent.ended)
         except BaseException as error:
             sent.ended(error)
             raise

@@ -66,11 +66,6 @@ class ReplyMemory:
         return self.held_bytes >= self.size_bytes
 
     @property
-    def is_roomy(self) -> bool:
-        """Clients take what they get. Else it is left to replies that can't be sent from files."""
-        return self.held_bytes <= self.size_bytes // 8
-
-    @property
     def share_bytes(self) -> int:
         """What one reply may have now: a quarter of what is left, but enough for any batch of usual size."""
         return max((self.size_bytes - self.held_bytes) // 4, SHARE_MIN_BYTES)

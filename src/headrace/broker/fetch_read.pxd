@@ -28,7 +28,6 @@ cdef class Terms:
 cdef class Gathered:
     cdef public object data
     cdef public Fetched fetched
-    cdef public bint is_at_hand
     cdef public Partition partition
     cdef public FetchedPartition wanted
     cpdef release(self)

@@ -32,6 +32,7 @@ STORAGE_ERROR_VERSION: Final = 6
 """Before it clients do not know KAFKA_STORAGE_ERROR, and take NOT_LEADER_OR_FOLLOWER for a reason to look elsewhere."""
 UNHURRIED: Final = (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION)
 """A client that goes on asking for what is not there waits with the rest of its fetch, as in Kafka."""
+NOTHING_AHEAD: Final = (0, 0)
 _SIZE_END: Final = 12
 
 
@@ -49,7 +50,7 @@ class Terms:
 class Gathered:
     """Of one partition. Whoever has it releases it."""
 
-    __slots__ = ("data", "fetched", "is_at_hand", "partition", "wanted")
+    __slots__ = ("data", "fetched", "partition", "wanted")
 
     def __init__(
         self, wanted: FetchedPartition, data: PartitionData, partition: Partition | None, fetched: Fetched | None
@@ -59,8 +60,6 @@ class Gathered:
         self.partition = partition
         """None when it is not to be waited for: it is not there, or there is an error to tell."""
         self.fetched = fetched
-        self.is_at_hand = False
-        """All of it was in memory a moment ago."""
 
     @property
     def size_bytes(self) -> int:
@@ -230,11 +229,8 @@ def read(gathered: Gathered, buffer: bytearray | memoryview, cold: ColdRead) -> 
     assert gathered.fetched is not None
     gathered.data.records = buffer
     pieces = gathered.fetched.pieces
-    if len(pieces) == 1:
-        file = pieces[0].file
-        read_first = file.read_at_hand if gathered.is_at_hand else file.read_cached
-        if read_first(pieces[0].position, buffer) == len(buffer):
-            return
+    if len(pieces) == 1 and pieces[0].file.read_cached(pieces[0].position, buffer) == len(buffer):
+        return
     view = memoryview(buffer)
     start = 0
     for piece in pieces:
@@ -250,10 +246,13 @@ def read(gathered: Gathered, buffer: bytearray | memoryview, cold: ColdRead) -> 
         start = end
 
 
-def point_out(gathered: list[Gathered]) -> bool:
-    """Lets where the records lie stand for them, for whoever sends from files; False when that can't be."""
+def point_out(gathered: list[Gathered], is_ready: bool) -> bool:
+    """Lets where the records lie stand for them, for whoever sends from files; False when that can't be.
+
+    Nothing is to be brought into memory for who reads on where it `is_ready` there.
+    """
     found = [part for part in gathered if part.fetched is not None]
-    places = [_stretches(part.fetched.pieces) for part in found if part.fetched is not None]
+    places = [_stretches(part.fetched.pieces, is_ready) for part in found if part.fetched is not None]
     if None in places:
         return False
     for part, place in zip(found, places, strict=True):
@@ -268,18 +267,18 @@ def is_at_hand(gathered: list[Gathered]) -> bool:
             for piece in part.fetched.pieces:
                 if not piece.file.is_at_hand(piece.position, piece.size_bytes):
                     return False
-            part.is_at_hand = True
     return True
 
 
-def _stretches(pieces: list[Piece]) -> Stretches | None:
+def _stretches(pieces: list[Piece], is_ready: bool) -> Stretches | None:
     found: list[Stretch] = []
     for piece in pieces:
         file, position, size_bytes = piece.file, piece.position, piece.size_bytes
         descriptor = file.fileno() if file.is_sendable else None
         if descriptor is None:
             return None
-        found.append(Stretch(descriptor, position, size_bytes, file.ahead_of(position, size_bytes), file.sync_beats))
+        ahead = NOTHING_AHEAD if is_ready else file.ahead_of(position, size_bytes)
+        found.append(Stretch(descriptor, position, size_bytes, ahead, file.sync_beats))
     return Stretches(found)
 
 

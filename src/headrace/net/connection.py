@@ -34,6 +34,9 @@ HELD_BYTES_MAX: Final = 4096
 """Replies that are held back are small and few: a client that does not read is to be noticed in time."""
 
 
+DESCRIPTOR_WAIT_S: Final = 0.1
+"""Before a reply tries again to be sent from files while too many are open."""
+
 POLITE_FRAMES: Final = 64
 """For so many large frames a connection minds others that have small ones, from the last time that it saw one."""
 
@@ -57,7 +60,7 @@ class Slot:
         self._buffers: list[Any] = []
         self._is_filled = False
         self._sending: Sending | None = None
-        """When it is a worker that sends the reply."""
+        """When the reply is sent from files."""
         self._queued_bytes = 0
         self._figures: RequestFigures | None = None
         """Where its times are counted: what waits for its reply, from `_since_ns` on, then for those before it."""
@@ -73,7 +76,7 @@ class Slot:
         self._connection._slot_filled(self)
 
     def send(self, buffers: list[Any], run: Run, ended: Callable[[BaseException | None], None]) -> None:
-        """As `fill`, for a reply with stretches of files in it, which a worker sends: see `Connection.can_send`.
+        """As `fill`, for a reply with stretches of files in it, which `run` sends: see `Connection.can_send`.
 
         When that is done, or can't be because the connection is closed, `ended` is called.
         """
@@ -198,9 +201,9 @@ class Connection(FrameProtocol):
         self._update_reading()
 
     def can_send(self, slot: Slot | None) -> bool:
-        """Whether a worker may send the slot's reply, or the one to the frame that is being handled.
+        """Whether the slot's reply, or the one to the frame that is being handled, may be sent from files.
 
-        It has to be the next, or behind others that workers send: all that went by the transport is with the system.
+        It has to be the next, or behind others of its kind: all that went by the transport is with the system.
         """
         transport = self._transport
         if not IS_POSSIBLE or transport is None or self._is_closing or self._held_replies:
@@ -246,12 +249,12 @@ class Connection(FrameProtocol):
 
     @property
     def buffered_bytes(self) -> int:
-        """Those of them that take memory: what a worker sends does not."""
+        """Those of them that take memory: what is sent from files does not."""
         return self._queued_bytes + (0 if self._transport is None else self._transport.get_write_buffer_size())
 
     @property
     def _written_bytes(self) -> int:
-        """What was given to the transport or a worker, and not taken by the system."""
+        """What was given to the transport, or is being sent from files, and was not taken by the system."""
         if self._transport is None:
             return 0
         sending_bytes = sum([slot._sending.left_bytes for slot in self._slots if slot._sending is not None])
@@ -299,9 +302,11 @@ class Connection(FrameProtocol):
 
     def _slot_sends(self, slot: Slot) -> None:
         """It begins when it is the first."""
-        if self._slots[0] is slot and self._transport is not None:
-            assert slot._sending is not None
-            slot._sending.start(self._transport.get_extra_info("socket").fileno())
+        if self._is_closing or self._transport is None or self._slots[0] is not slot:
+            return
+        assert slot._sending is not None
+        if not slot._sending.start(self._transport.get_extra_info("socket").fileno()):
+            asyncio.get_running_loop().call_later(DESCRIPTOR_WAIT_S, self._slot_sends, slot)
 
     def _slot_sent(self, slot: Slot, error: BaseException | None) -> None:
         if self._is_closing:

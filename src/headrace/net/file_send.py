@@ -20,13 +20,13 @@ except ImportError:  # a machine that runs the file as it stands needs no Cython
     from headrace.protocol import kernel_shim as cython
 
 if cython.compiled:
-    from cython.cimports.headrace.net.system_calls import sendfile
+    from cython.cimports.headrace.net.system_calls import MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, send_bytes, sendfile
     from cython.cimports.libc.errno import EINTR, errno
     from cython.cimports.posix.fcntl import POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED, posix_fadvise
     from cython.cimports.posix.types import off_t
     from cython.cimports.posix.unistd import usleep
 
-__all__ = ["COMPILED", "NAPS_MAX", "NAP_US", "STEP_BYTES", "send"]
+__all__ = ["COMPILED", "NAPS_MAX", "NAP_US", "STEP_BYTES", "send", "send_ahead"]
 
 COMPILED: bool = cython.compiled
 STEP_BYTES: Final = 256 << 10
@@ -97,6 +97,16 @@ def send(
     return sent if sent else -error
 
 
+def send_ahead(socket: int, data: bytes) -> int:
+    """As `send`, for a few bytes with a stretch of a file behind them, which are best sent with it."""
+    if not cython.compiled:
+        return _send_ahead(socket, data)
+    text: cython.p_char = data
+    size: cython.Py_ssize_t = len(data)
+    taken: cython.Py_ssize_t = send_bytes(socket, text, size, MSG_MORE | MSG_DONTWAIT | MSG_NOSIGNAL)
+    return taken if taken >= 0 else -errno
+
+
 def _send(
     socket: int, descriptor: int, position: int, size: int, ahead_position: int, ahead_size: int, sync_beats: bytearray
 ) -> int:
@@ -124,6 +134,13 @@ def _send(
         _advise(descriptor, ahead_position + asked, share - asked, os.POSIX_FADV_WILLNEED)
         asked = share
     return sent
+
+
+def _send_ahead(socket: int, data: bytes) -> int:
+    try:
+        return os.write(socket, data)
+    except OSError as error:
+        return -(error.errno or errors.EIO)
 
 
 def _advise(descriptor: int, position: int, size: int, advice: int) -> None:

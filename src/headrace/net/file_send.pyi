@@ -1,6 +1,6 @@
 from typing import Final
 
-__all__ = ["COMPILED", "NAPS_MAX", "NAP_US", "STEP_BYTES", "send"]
+__all__ = ["COMPILED", "NAPS_MAX", "NAP_US", "STEP_BYTES", "send", "send_ahead"]
 
 COMPILED: bool
 STEP_BYTES: Final = 262144
@@ -10,3 +10,4 @@ NAPS_MAX: Final = 20
 def send(
     socket: int, descriptor: int, position: int, size: int, ahead_position: int, ahead_size: int, sync_beats: bytearray
 ) -> int: ...
+def send_ahead(socket: int, data: bytes) -> int: ...

@@ -1,8 +1,8 @@
-"""A reply that a worker sends: its bytes, and stretches of files, which go from the page cache to the socket.
+"""A reply with stretches of files in it, which go from the page cache to the socket without a copy.
 
-A large reply does not keep the loop, however cold it is: neither by copies to and from a buffer, of which there are
-none, nor by the system's own work for a megabyte on a socket. The worker has a descriptor of the socket for itself,
-sends what the socket takes, and returns; the loop waits until it takes more.
+What is in memory the loop sends. What is not, or is very large, a worker does, so that it does not keep the loop,
+however cold it is. Whoever sends has a descriptor of the socket for it, sends what the socket takes, and returns; the
+loop waits until it takes more.
 """
 
 from __future__ import annotations
@@ -15,19 +15,33 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from headrace.net.file_send import send
+from headrace.net.file_send import send, send_ahead
 
 logger = logging.getLogger(__name__)
 
 IS_POSSIBLE: Final = hasattr(os, "sendfile") and hasattr(os, "posix_fadvise")
 SLICE_BYTES: Final = 4 << 20
-"""What is sent before others have their turn at the worker."""
+"""What is sent before others have their turn."""
 
 _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ENOSYS, errno.EUCLEAN)
 """What a file may be at fault for, and no socket."""
 
 Run: TypeAlias = Callable[[Callable[[], None], Callable[[None, BaseException | None], None]], None]
-"""Runs a job away from the loop, and calls the second argument on the loop when it is done."""
+"""Runs a job, away from the loop or on it, and calls the second argument on the loop when it is done."""
+
+
+def on_loop(job: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
+    """The `Run` for what is in memory. Behind what the loop has in hand: requests that came with this one go first."""
+    asyncio.get_running_loop().call_soon(_do, job, done)
+
+
+def _do(job: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
+    try:
+        job()
+    except BaseException as error:
+        done(None, error)
+    else:
+        done(None, None)
 
 
 class FileUnsendable(Exception):
@@ -71,7 +85,7 @@ class Stretch:
 
 
 class Stretches:
-    """What stands for bytes in a reply that a worker sends: they are as long, and lie in files."""
+    """What stands for bytes in a reply that is sent from files: they are as long, and lie there."""
 
     __slots__ = ("parts", "size_bytes")
 
@@ -84,18 +98,22 @@ class Stretches:
 
 
 class _Bytes:
-    __slots__ = ("_view",)
+    """What is said before and after stretches: little."""
+
+    __slots__ = ("_data", "is_last", "size_bytes")
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        self._view = memoryview(data)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self._view)
+        self._data = bytes(data)
+        self.is_last = False
+        self.size_bytes = len(self._data)
 
     def send(self, socket: int, most_bytes: int) -> int:
-        sent = os.write(socket, self._view[:most_bytes])
-        self._view = self._view[sent:]
+        data = self._data[:most_bytes]
+        sent = os.write(socket, data) if self.is_last else send_ahead(socket, data)
+        if sent < 0:
+            raise OSError(-sent, os.strerror(-sent))
+        self._data = self._data[sent:]
+        self.size_bytes -= sent
         return sent
 
 
@@ -109,6 +127,7 @@ class Sending:
         "_is_running",
         "_is_started",
         "_is_stopped",
+        "_is_told",
         "_is_watched",
         "_parts",
         "_run",
@@ -122,6 +141,8 @@ class Sending:
                 self._parts.extend([part for part in buffer.parts if part.size_bytes])
             elif len(buffer):
                 self._parts.append(_Bytes(buffer))
+        if self._parts and isinstance(last := self._parts[-1], _Bytes):
+            last.is_last = True
         self.left_bytes = sum([part.size_bytes for part in self._parts])
         self._run = run
         self._ended: Callable[[BaseException | None], None] | None = ended
@@ -129,40 +150,41 @@ class Sending:
         self._is_running = False
         self._is_started = False
         self._is_stopped = False
+        self._is_told = False
         self._is_watched = False
         self._descriptor = -1
 
-    def start(self, socket: int) -> None:
-        """The socket must not block. What is sent by others meanwhile would end up in the middle of the reply.
+    def start(self, socket: int) -> bool:
+        """False when it can't yet: too many files are open.
 
-        To start it again does nothing.
+        The socket must not block. What is sent by others meanwhile would end up in the middle of the reply. To start it
+        again does nothing.
         """
         if self._is_started:
-            return
-        self._is_started = True
+            return True
         try:
-            # Its own, so that no other socket can get the number while a worker uses it.
+            # Its own, so that no other socket can get the number while it is used.
             self._descriptor = os.dup(socket)
-        except OSError as error:  # too many files are open
-            logger.warning(
-                "a large reply can't be sent, its connection is closed: %s; raise the limit of open files (ulimit -n)",
-                error.strerror,
-            )
-            self._end(ConnectionAbortedError(error.errno, error.strerror))
-        else:
-            self._go_on()
+        except OSError as error:
+            if not self._is_told:
+                logger.warning("a large reply waits: %s; raise the limit of open files (ulimit -n)", error.strerror)
+                self._is_told = True
+            return False
+        self._is_started = True
+        self._go_on()
+        return True
 
     def _go_on(self) -> None:
         self._is_running = True
         self._run(self._work, self._worked)
 
     def stop(self) -> None:
-        """Nobody waits for it any more. It ends when the worker, if it is at work, returns."""
+        """Nobody waits for it any more. It ends when whoever is at work for it, if anybody is, returns."""
         self._is_stopped = True
         if not self._is_running:
             self._end(ConnectionAbortedError())
 
-    # --- the worker's -------------------------------------------------------------------------------------------------
+    # --- whose it is to send -----------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         parts, socket = self._parts, self._descriptor

@@ -93,10 +93,6 @@ class File(ABC):
     def read_cached(self, position: int, buffer: bytearray | memoryview) -> int | None:
         """Reads without waiting for the device: some of the bytes, 0 at the end, or None when it would wait."""
 
-    def read_at_hand(self, position: int, buffer: bytearray | memoryview) -> int | None:
-        """As `read_cached`, for whoever has just asked whether it is in memory: to ask again costs time."""
-        return self.read_cached(position, buffer)
-
     def read_cold(self, position: int, buffer: bytearray | memoryview) -> int:
         """As `read_into`, for whoever reads on behind it next, and expects to wait for the device."""
         return self.read_into(position, buffer)

@@ -252,11 +252,6 @@ class LocalFile(File):
         # A read that must not wait starts the read-ahead, and may wait with that for room in the device's queue.
         if len(buffer) >= _ASKED_BYTES_MIN and self.is_cached(position, len(buffer)) is False:
             return None
-        return self.read_at_hand(position, buffer)
-
-    def read_at_hand(self, position: int, buffer: bytearray | memoryview) -> int | None:
-        if sys.platform != "linux":
-            return self.read_into(position, buffer)
         try:
             return os.preadv(self._descriptor, [buffer], position, os.RWF_NOWAIT)
         except BlockingIOError:
