@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from headrace.net.connection import Connection, Slot
 from headrace.net.listener import Limits, Listener
-from headrace.net.sending import SLICE_BYTES, FileUnsendable, Stretch, Stretches, on_loop
+from headrace.net.sending import SLICE_BYTES, FileUnsendable, Sending, Stretch, Stretches, on_loop
 from headrace.storage.workers import WorkerThread
 from tests.net.loops import Run, runner
 from tests.net.test_listener import eventually, framed, read_frame
@@ -169,12 +170,12 @@ def test_a_connection_that_is_closed_while_too_many_files_are_open_leaves_nothin
         tries.append(socket)
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    monkeypatch.setattr("headrace.net.connection.DESCRIPTOR_WAIT_S", 0.01)
+    monkeypatch.setattr("headrace.net.sending.DESCRIPTOR_WAIT_S", 0.01)
     monkeypatch.setattr(os, "dup", dup)
 
     @scenario_of(tmp_path, by_loop)
     async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
-        writer.write(framed(b"send 300000"))
+        writer.write(framed(b"send %d" % LARGE_BYTES))
         await eventually(lambda: len(tries) > 2)
         [connection] = listener.connections.values()
         assert not server.ended
@@ -185,6 +186,33 @@ def test_a_connection_that_is_closed_while_too_many_files_are_open_leaves_nothin
         await asyncio.sleep(0.05)
         assert not tries
         writer.close()
+
+    run(scenario())
+
+
+@on_real_loops
+def test_a_reply_that_is_stopped_before_its_turn_sends_nothing(run: Run, tmp_path: Path) -> None:
+    """The number of its socket may be that of another one by then."""
+    (tmp_path / "file").write_bytes(bytes(100_000))
+    ended: list[BaseException | None] = []
+
+    async def scenario() -> None:
+        ours, theirs = socket.socketpair()
+        file = os.open(tmp_path / "file", os.O_RDONLY)
+        try:
+            theirs.setblocking(False)
+            stretches = Stretches([Stretch(file, 0, 100_000, (0, 0), bytearray(1))])
+            sending = Sending([b"head", stretches, b"tail"], on_loop, ended.append)
+            sending.start(ours.fileno())
+            sending.stop()
+            await eventually(lambda: ended)
+            assert isinstance(ended[0], ConnectionError)
+            with pytest.raises(BlockingIOError):
+                theirs.recv(1)
+        finally:
+            os.close(file)
+            ours.close()
+            theirs.close()
 
     run(scenario())
 

@@ -4,6 +4,7 @@ from headrace.broker.fetch_memory cimport ReplyMemory
 from headrace.broker.fetch_read cimport ColdRead, Gathered, Terms
 from headrace.broker.fetch_session cimport Context, FetchedPartition, Sessions
 from headrace.metrics.requests cimport RequestFigures
+from headrace.protocol.fetch_reply cimport FetchReply
 from headrace.storage.read cimport Fetched
 
 
@@ -18,7 +19,7 @@ cdef class Fetch:
     cdef public object waiting
     cdef public object workers
     @cython.locals(context=Context)
-    cpdef begin(self, connection, request)
+    cpdef begin(self, connection, request, known=*)
 
 
 cdef class Fetching:
@@ -29,6 +30,7 @@ cdef class Fetching:
     cdef public Fetch _fetch
     cdef public bint _is_last
     cdef public bint _is_waiting
+    cdef public FetchReply _known
     cdef public object _max_bytes
     cdef public object _min_bytes
     cdef public object _missing_bytes

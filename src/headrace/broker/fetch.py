@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, is_at_hand, point_out, read
@@ -22,6 +22,7 @@ from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection, Slot
 from headrace.net.sending import on_loop
 from headrace.protocol import messages as m
+from headrace.protocol.fetch_reply import FetchReply
 from headrace.protocol.frame import Request, write_response
 from headrace.replica.manager import Replicas
 from headrace.replica.partition import Partition
@@ -98,14 +99,19 @@ class Fetch:
             prepare(self, connection, request, self.figures)
         return response
 
-    def begin(self, connection: Connection, request: Request) -> m.FetchResponse | None:
-        """The reply, or None when it comes later. Whoever called it may use the request again."""
+    def begin(
+        self, connection: Connection, request: Request, known: FetchReply | None = None
+    ) -> m.FetchResponse | None:
+        """The reply, or None when it comes later. Whoever called it may use the request again.
+
+        `known` writes such a reply, where it has come before.
+        """
         body: m.FetchRequest = request.body
         context = self.sessions.begin(body, request.version, self.replicas.now_ms())
         if context.error:
             self.errors[context.error] = self.errors.get(context.error, 0) + 1
             return context.reply([])
-        return Fetching(self, connection, request, context).advance()
+        return Fetching(self, connection, request, context, known).advance()
 
 
 class Fetching:
@@ -119,6 +125,7 @@ class Fetching:
         "_fetch",
         "_is_last",
         "_is_waiting",
+        "_known",
         "_max_bytes",
         "_min_bytes",
         "_missing_bytes",
@@ -129,13 +136,16 @@ class Fetching:
         "_watched",
     )
 
-    def __init__(self, fetch: Fetch, connection: Connection, request: Request, context: Context) -> None:
+    def __init__(
+        self, fetch: Fetch, connection: Connection, request: Request, context: Context, known: FetchReply | None
+    ) -> None:
         body: m.FetchRequest = request.body
         version = request.version
         self._fetch = fetch
         self._connection = connection
         self._context = context
         self._correlation_id = request.correlation_id
+        self._known = known
         is_follower = _replica_id(body, version) not in (CONSUMER, DEBUGGING_CONSUMER)
         self._terms = Terms(version, body.isolation_level == READ_COMMITTED, is_follower)
         self._max_bytes = min(body.max_bytes, fetch.fetch_max_bytes)
@@ -231,7 +241,7 @@ class Fetching:
             response = self._reply(gathered)
             self._later()
             assert self._slot is not None
-            buffers = write_response(response, self._terms.version, self._correlation_id)
+            buffers = self._written(response)
             run = on_loop if is_for_loop else senders[connection.peer_port % len(senders)].run
             self._slot.send(buffers, run, sent.ended)
         except BaseException as error:
@@ -278,7 +288,12 @@ class Fetching:
 
     def _fill(self, response: m.FetchResponse) -> None:
         assert self._slot is not None
-        self._slot.fill(write_response(response, self._terms.version, self._correlation_id))
+        self._slot.fill(self._written(response))
+
+    def _written(self, response: m.FetchResponse) -> list[Any]:
+        known = self._known
+        buffers = None if known is None else known.write(response, self._correlation_id)
+        return buffers or write_response(response, self._terms.version, self._correlation_id)
 
     # ---------------------------------------------------------------------------------------------------------- waiting
 

@@ -81,7 +81,7 @@ class RepeatedFetch:
         for partition in self._partitions:
             partition.fetch_offset = numbers[at]
             at += 1
-        response = self._fetch.begin(connection, request)
+        response = self._fetch.begin(connection, request, self._reply)
         if response is not None:
             buffers = None if self._reply is None else self._reply.write(response, request.correlation_id)
             connection.reply(buffers or write_response(response, request.version, request.correlation_id))

@@ -32,11 +32,6 @@ logger = logging.getLogger(__name__)
 HELD_REPLIES_MAX: Final = 64
 HELD_BYTES_MAX: Final = 4096
 """Replies that are held back are small and few: a client that does not read is to be noticed in time."""
-
-
-DESCRIPTOR_WAIT_S: Final = 0.1
-"""Before a reply tries again to be sent from files while too many are open."""
-
 POLITE_FRAMES: Final = 64
 """For so many large frames a connection minds others that have small ones, from the last time that it saw one."""
 
@@ -305,8 +300,7 @@ class Connection(FrameProtocol):
         if self._is_closing or self._transport is None or self._slots[0] is not slot:
             return
         assert slot._sending is not None
-        if not slot._sending.start(self._transport.get_extra_info("socket").fileno()):
-            asyncio.get_running_loop().call_later(DESCRIPTOR_WAIT_S, self._slot_sends, slot)
+        slot._sending.start(self._transport.get_extra_info("socket").fileno())
 
     def _slot_sent(self, slot: Slot, error: BaseException | None) -> None:
         if self._is_closing:

@@ -57,7 +57,7 @@ def send(
     passed: cython.uchar = 0
     naps: cython.int
     step: cython.longlong
-    step_max: cython.longlong = STEP_BYTES
+    step_max: cython.longlong = STEP_BYTES if ahead_size else size
     naps_max: cython.int = NAPS_MAX
     nap_us: cython.int = NAP_US
     share: cython.longlong
@@ -113,9 +113,10 @@ def _send(
     if ahead_size:
         _advise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     passed = asked = sent = 0
+    step = STEP_BYTES if ahead_size else size
     while sent < size:
         try:
-            taken = os.sendfile(socket, descriptor, position + sent, min(STEP_BYTES, size - sent))
+            taken = os.sendfile(socket, descriptor, position + sent, min(step, size - sent))
         except OSError as error:
             return sent or -(error.errno or errors.EIO)
         if not taken:

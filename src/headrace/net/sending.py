@@ -1,8 +1,9 @@
+# cython: language_level=3, annotation_typing=False, nonecheck=True
 """A reply with stretches of files in it, which go from the page cache to the socket without a copy.
 
 What is in memory the loop sends. What is not, or is very large, a worker does, so that it does not keep the loop,
-however cold it is. Whoever sends has a descriptor of the socket for it, sends what the socket takes, and returns; the
-loop waits until it takes more.
+however cold it is. Whoever sends gives the socket what it takes, and returns; the loop waits until it takes more. A
+worker has a descriptor of the socket for itself, and so has the loop while it waits.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ logger = logging.getLogger(__name__)
 IS_POSSIBLE: Final = hasattr(os, "sendfile") and hasattr(os, "posix_fadvise")
 SLICE_BYTES: Final = 4 << 20
 """What is sent before others have their turn."""
+DESCRIPTOR_WAIT_S: Final = 0.1
+"""Before it is tried again while too many are open."""
 
 _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ENOSYS, errno.EUCLEAN)
 """What a file may be at fault for, and no socket."""
@@ -125,10 +128,10 @@ class Sending:
         "_ended",
         "_is_full",
         "_is_running",
-        "_is_started",
         "_is_stopped",
         "_is_told",
         "_is_watched",
+        "_own_descriptor",
         "_parts",
         "_run",
         "left_bytes",
@@ -148,41 +151,48 @@ class Sending:
         self._ended: Callable[[BaseException | None], None] | None = ended
         self._is_full = False
         self._is_running = False
-        self._is_started = False
         self._is_stopped = False
         self._is_told = False
         self._is_watched = False
         self._descriptor = -1
+        self._own_descriptor = -1
 
-    def start(self, socket: int) -> bool:
-        """False when it can't yet: too many files are open.
+    def start(self, socket: int) -> None:
+        """The socket must not block. What is sent by others meanwhile would end up in the middle of the reply.
 
-        The socket must not block. What is sent by others meanwhile would end up in the middle of the reply. To start it
-        again does nothing.
+        To start it again does nothing. Who closes the socket calls `stop` before.
         """
-        if self._is_started:
-            return True
-        try:
-            # Its own, so that no other socket can get the number while it is used.
-            self._descriptor = os.dup(socket)
-        except OSError as error:
-            if not self._is_told:
-                logger.warning("a large reply waits: %s; raise the limit of open files (ulimit -n)", error.strerror)
-                self._is_told = True
-            return False
-        self._is_started = True
-        self._go_on()
-        return True
-
-    def _go_on(self) -> None:
-        self._is_running = True
-        self._run(self._work, self._worked)
+        if self._descriptor < 0:
+            self._descriptor = socket
+            self._go_on()
 
     def stop(self) -> None:
         """Nobody waits for it any more. It ends when whoever is at work for it, if anybody is, returns."""
         self._is_stopped = True
         if not self._is_running:
             self._end(ConnectionAbortedError())
+
+    def _go_on(self) -> None:
+        if self._is_stopped or (self._run is not on_loop and not self._has_own()):
+            return
+        self._is_running = True
+        self._run(self._work, self._worked)
+
+    def _has_own(self) -> bool:
+        """Whether it has a descriptor of its own, so that no other socket can get the number while it is used.
+
+        If it can't get one now it goes on when it may.
+        """
+        if self._own_descriptor < 0:
+            try:
+                self._descriptor = self._own_descriptor = os.dup(self._descriptor)
+            except OSError as error:  # too many files are open
+                if not self._is_told:
+                    logger.warning("a large reply waits: %s; raise the limit of open files (ulimit -n)", error.strerror)
+                    self._is_told = True
+                asyncio.get_running_loop().call_later(DESCRIPTOR_WAIT_S, self._go_on)
+                return False
+        return True
 
     # --- whose it is to send -----------------------------------------------------------------------------------------
 
@@ -191,7 +201,7 @@ class Sending:
         budget = SLICE_BYTES
         self._is_full = False
         try:
-            while parts and budget > 0:
+            while parts and budget > 0 and not self._is_stopped:
                 sent = parts[0].send(socket, budget)
                 budget -= sent
                 self.left_bytes -= sent
@@ -208,11 +218,11 @@ class Sending:
             self._end(error)
         elif self._is_stopped:
             self._end(ConnectionAbortedError())
-        elif self._is_full:
+        elif not self._is_full:
+            self._go_on()
+        elif self._has_own():
             self._is_watched = True
             asyncio.get_running_loop().add_writer(self._descriptor, self._taken)
-        else:
-            self._go_on()
 
     def _taken(self) -> None:
         self._unwatch()
@@ -228,7 +238,7 @@ class Sending:
         if ended is None:
             return
         self._unwatch()
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+        if self._own_descriptor >= 0:
+            os.close(self._own_descriptor)
         self._parts.clear()
         ended(error)
