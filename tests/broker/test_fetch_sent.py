@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,10 +21,10 @@ from headrace.broker.local import local_ports
 from headrace.broker.node import Node
 from headrace.config import NodeConfig
 from headrace.errors import Error, HeadraceError
-from headrace.net import sending
+from headrace.net import file_send, sending
 from headrace.net.connection import Slot
 from headrace.net.peer import Peer
-from headrace.net.sending import Run, on_loop
+from headrace.net.sending import Run
 from headrace.protocol import messages as m
 from headrace.protocol.batch import scan
 from headrace.protocol.batch_builder import build
@@ -91,7 +92,7 @@ def offsets_in(part: Any) -> list[int]:
 
 
 class Sends(list[str]):
-    """Who sent each reply that came from files, in order."""
+    """Who sent each reply that came from files, the end of it, in order."""
 
     @property
     def by_workers(self) -> int:
@@ -101,13 +102,18 @@ class Sends(list[str]):
 @pytest.fixture
 def sends(monkeypatch: pytest.MonkeyPatch) -> Sends:
     seen = Sends()
-    send = Slot.send
+    begin = Slot.send
 
-    def counted(slot: Slot, buffers: list[Any], run: Run, ended: Any) -> None:
-        seen.append("loop" if run is on_loop else "worker")
-        send(slot, buffers, run, ended)
+    def counted(slot: Slot, buffers: list[Any], run: Run, by_loop: bool, ended: Any) -> None:
+        seen.append("nobody yet")
+        begin(slot, buffers, run, by_loop, ended)
+
+    def noted(*arguments: Any) -> int:
+        seen[-1] = "loop" if threading.current_thread() is threading.main_thread() else "worker"
+        return file_send.send(*arguments)
 
     monkeypatch.setattr(Slot, "send", counted)
+    monkeypatch.setattr(sending, "send", noted)
     return seen
 
 
@@ -176,6 +182,40 @@ def test_the_loop_sends_what_is_in_memory_and_workers_what_is_replayed(tmp_path:
             [part] = await fetch(peer, {0: 0}, 500_000)  # who comes later finds it there
             assert offsets_in(part) == list(range(4))
             assert sends.by_workers == 2
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("pages", ["gone", "on their way"])
+def test_the_loop_does_not_wait_for_what_has_left_memory_meanwhile_or_has_not_come_yet(
+    tmp_path: Path, sends: Sends, monkeypatch: pytest.MonkeyPatch, pages: str
+) -> None:
+    """It was found in memory when the reply was made, and is looked at again when it is sent."""
+    begin = Slot.send
+
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (node, peer):
+            assert node._replicas is not None
+            fetched = node._replicas.find("t", 0).log.read(0, 1_000_000, BATCHES)
+            [file] = [piece.file for piece in fetched.pieces]
+            file.datasync()
+            if file.is_cached(0, 1_000_000) is not True:
+                pytest.skip("this system does not tell what is in memory")
+
+            def begun(slot: Slot, *arguments: Any) -> None:
+                begin(slot, *arguments)
+                file.forget_cached()
+
+            if pages == "gone":
+                monkeypatch.setattr(Slot, "send", begun)
+            else:
+                monkeypatch.setattr(LocalFile, "has_come", lambda *arguments: False)
+            [part] = await fetch(peer, {0: 0}, 1_000_000)
+            assert offsets_in(part) == list(range(9))
+            if file.is_cached(0, 1_000_000) and pages == "gone" and sends == ["loop"]:
+                pytest.skip("this system keeps it in memory")
+            assert sends == ["worker"]
+            fetched.release()
 
     run(scenario())
 
@@ -312,6 +352,7 @@ def test_hazard_15_a_reply_for_which_too_many_files_are_open_waits_and_is_told_o
         return really_dup(socket)
 
     monkeypatch.setattr(sending, "DESCRIPTOR_WAIT_S", 0.001)
+    monkeypatch.setattr(sending, "_silent_until_s", 0.0)
 
     async def scenario() -> None:
         async with node_with_records(tmp_path, 1) as (_, peer):

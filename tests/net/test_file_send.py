@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from headrace.net import file_send, sending
 from headrace.net.file_send import NAPS_MAX, STEP_BYTES
+from tests.net.sent_files import SentFile
 from tests.plain_forms import plain_form
 
 CALM = bytearray(1)
@@ -185,7 +186,8 @@ def test_a_stretch_asks_for_all_that_is_ahead_however_little_the_socket_takes(
 ) -> None:
     calls = Calls(monkeypatch)
     monkeypatch.setattr(sending, "send", PLAIN.send)
-    stretch = sending.Stretch(descriptor, 0, len(CONTENT), (100, 1 << 20), CALM)
+    stretch = sending.Stretch(SentFile((100, 1 << 20)), descriptor, 0, len(CONTENT))
+    stretch.look_ahead()
     received = bytearray()
     while stretch.size_bytes:
         try:
@@ -204,8 +206,8 @@ def test_a_stretch_asks_for_all_that_is_ahead_however_little_the_socket_takes(
 
 
 def test_a_stretch_of_nothing_is_left_out(descriptor: int) -> None:
-    parts = [sending.Stretch(descriptor, 0, size, (0, 0), CALM) for size in (0, 10, 0)]
-    reply = sending.Sending([b"", sending.Stretches(parts)], lambda job, done: None, lambda error: None)
+    parts = [sending.Stretch(SentFile(), descriptor, 0, size) for size in (0, 10, 0)]
+    reply = sending.Sending([b"", sending.Stretches(parts)], lambda job, done: None, False, lambda error: None)
     assert reply.left_bytes == 10
     assert [part.size_bytes for part in reply._parts] == [10]
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import socket
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from headrace.net import file_send, sending
 from headrace.net.connection import Connection, Slot
 from headrace.net.listener import Limits, Listener
-from headrace.net.sending import SLICE_BYTES, FileUnsendable, Sending, Stretch, Stretches, on_loop
+from headrace.net.sending import SLICE_BYTES, FileUnsendable, Sending, Stretch, Stretches
 from headrace.storage.workers import WorkerThread
 from tests.net.loops import Run, runner
+from tests.net.sent_files import SentFile
 from tests.net.test_listener import eventually, framed, read_frame
 
 on_real_loops = pytest.mark.parametrize("run", [pytest.param(runner(name), id=name) for name in ("uvloop", "asyncio")])
@@ -34,7 +37,8 @@ class Server:
         (folder / "file").write_bytes(self.data)
         self.file = os.open(folder / "file", os.O_RDWR)
         self.worker = WorkerThread(asyncio.get_running_loop().call_soon_threadsafe, "sender", gives_way=True)
-        self.run = on_loop if by_loop else self.worker.run
+        self.by_loop = by_loop
+        self.looks = 1 << 30
         self.slots: list[Slot] = []
         self.could_send: list[bool] = []
         self.ended: list[BaseException | None] = []
@@ -54,11 +58,11 @@ class Server:
             connection.reply([bytearray(framed(self.data[:size]))])
             return
         half = size // 2
-        calm = bytearray(1)
-        first = Stretch(self.file, 0, half, (0, size), calm)
-        stretches = Stretches([first, Stretch(self.file, half, size - half, (0, 0), calm)])
+        first = Stretch(SentFile((0, size), self.looks), self.file, 0, half)
+        stretches = Stretches([first, Stretch(SentFile(), self.file, half, size - half)])
         assert len(stretches) == size
-        connection.reserve().send([bytearray(size.to_bytes(4)), stretches, b""], self.run, self.ended.append)
+        buffers = [bytearray(size.to_bytes(4)), stretches, b""]
+        connection.reserve().send(buffers, self.worker.run, self.by_loop, self.ended.append)
 
 
 @asynccontextmanager
@@ -75,6 +79,10 @@ async def serving(folder: Path, by_loop: bool, **limits: Any) -> AsyncIterator[t
         await listener.stop()
         server.worker.stop()
         os.close(server.file)
+
+
+def no_worker(*arguments: Any) -> None:
+    raise RuntimeError("can't start new thread")
 
 
 def scenario_of(folder: Path, by_loop: bool, **limits: Any) -> Callable[[Any], Callable[[], Any]]:
@@ -191,6 +199,70 @@ def test_a_connection_that_is_closed_while_too_many_files_are_open_leaves_nothin
 
 
 @on_real_loops
+@pytest.mark.parametrize("looks", [0, 1, 2])
+def test_what_is_not_at_hand_any_more_is_left_to_a_worker(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, looks: int
+) -> None:
+    """A client that takes its time may have a reply sent long after it was found in memory."""
+    senders: list[str] = []
+
+    def send(*arguments: Any) -> int:
+        senders.append("loop" if threading.current_thread() is threading.main_thread() else "worker")
+        return file_send.send(*arguments)
+
+    monkeypatch.setattr(sending, "send", send)
+
+    @scenario_of(tmp_path, True)
+    async def scenario(server: Server, listener: Listener, reader: Any, writer: Any) -> None:
+        server.looks = looks
+        writer.write(framed(b"send %d" % LARGE_BYTES) + framed(b"behind"))
+        assert await read_frame(reader) == server.data
+        assert await read_frame(reader) == b"behind"
+        assert server.ended == [None]
+        writer.close()
+
+    run(scenario())
+    assert ("loop" in senders) is (looks > 0)
+    assert senders == sorted(senders), "it is not taken back"
+    assert "worker" in senders
+
+
+@on_real_loops
+def test_a_file_that_can_not_be_asked_ends_the_connection(run: Run, tmp_path: Path) -> None:
+    def broken(*arguments: Any) -> Any:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    async def scenario(asked: str) -> None:
+        file, ended = SentFile(looks=0), list[BaseException | None]()
+        setattr(file, asked, broken)
+        ours, theirs = socket.socketpair()
+        stretches = Stretches([Stretch(file, 0, 0, 1000)])
+        sending = Sending([b"head", stretches], no_worker, True, ended.append)
+        sending.start(ours.fileno())
+        await eventually(lambda: ended)
+        assert isinstance(ended[0], OSError)
+        ours.close()
+        theirs.close()
+
+    run(scenario("is_at_hand"))
+    run(scenario("ahead_of"))
+
+
+@on_real_loops
+def test_a_worker_that_can_not_be_had_ends_the_connection(run: Run, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        ended: list[BaseException | None] = []
+        ours, theirs = socket.socketpair()
+        sending = Sending([Stretches([Stretch(SentFile(), 0, 0, 1000)])], no_worker, False, ended.append)
+        sending.start(ours.fileno())
+        assert isinstance(ended[0], RuntimeError)
+        ours.close()
+        theirs.close()
+
+    run(scenario())
+
+
+@on_real_loops
 def test_a_reply_that_is_stopped_before_its_turn_sends_nothing(run: Run, tmp_path: Path) -> None:
     """The number of its socket may be that of another one by then."""
     (tmp_path / "file").write_bytes(bytes(100_000))
@@ -201,8 +273,8 @@ def test_a_reply_that_is_stopped_before_its_turn_sends_nothing(run: Run, tmp_pat
         file = os.open(tmp_path / "file", os.O_RDONLY)
         try:
             theirs.setblocking(False)
-            stretches = Stretches([Stretch(file, 0, 100_000, (0, 0), bytearray(1))])
-            sending = Sending([b"head", stretches, b"tail"], on_loop, ended.append)
+            stretches = Stretches([Stretch(SentFile(), file, 0, 100_000)])
+            sending = Sending([b"head", stretches, b"tail"], no_worker, True, ended.append)
             sending.start(ours.fileno())
             sending.stop()
             await eventually(lambda: ended)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headrace.storage import local_disk
+from headrace.storage import local_disk, page_cache
 from headrace.storage.disk import (
     Disk,
     DiskError,
@@ -25,6 +26,7 @@ from headrace.storage.disk import (
 )
 from headrace.storage.local_disk import WRITE_BACK_STEP_BYTES, LocalDisk
 from headrace.testing.disk import FaultyDisk
+from tests.plain_forms import plain_form
 
 
 @pytest.fixture(params=["local", "faulty"])
@@ -358,6 +360,30 @@ def test_a_cold_spot_makes_no_replay_of_what_is_in_memory_behind_it(tmp_path: Pa
             file.read(*file.ahead_of(position << 20, 1 << 20))
     assert not ways[0]
     assert all(ways[8:])
+    file.close()
+    disk.close()
+
+
+@pytest.mark.parametrize("form", [page_cache, plain_form("storage/page_cache.py")], ids=lambda form: form.__name__)
+def test_what_is_not_there_has_not_come(tmp_path: Path, form: Any) -> None:
+    disk = LocalDisk(str(tmp_path))
+    file = disk.open("cold", create=True)
+    file.write(0, [bytes(4 << 20)])
+    file.datasync()
+    assert file.has_come(0, 4 << 20)
+    for position, size in ((0, 4 << 20), (1, 1), (0, form.PROBE_BYTES + 1), ((4 << 20) - 1, 1 << 20), (5 << 20, 9)):
+        assert form.has_come(file.fileno(), position, size), "or there is nothing"
+    assert form.has_come(-1, 0, 1), "who reads it will tell"
+    file.forget_cached()
+    if file.is_cached(0, 4 << 20) is not False:
+        pytest.skip("this system keeps it in memory, or does not tell")
+    for position, size in ((1 << 20, 1 << 20), (3 << 20, 1), ((4 << 20) - 5000, 5000)):
+        assert not form.has_come(file.fileno(), position, size)
+        file.forget_cached()
+    os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+    file.read(0, form.PROBE_BYTES)
+    assert form.has_come(file.fileno(), 0, form.PROBE_BYTES)
+    assert not form.has_come(file.fileno(), 0, form.PROBE_BYTES + 1 + (8 << 10)), "a part of it is not there"
     file.close()
     disk.close()
 

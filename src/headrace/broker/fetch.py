@@ -14,13 +14,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headrace.broker.fetch_memory import ReplyMemory
-from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, is_at_hand, point_out, read
+from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, point_out, read
 from headrace.broker.fetch_session import Context, FetchedPartition, Sessions
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metrics.requests import RequestFigures
 from headrace.net.connection import Connection, Slot
-from headrace.net.sending import on_loop
 from headrace.protocol import messages as m
 from headrace.protocol.fetch_reply import FetchReply
 from headrace.protocol.frame import Request, write_response
@@ -226,15 +225,14 @@ class Fetching:
         self._fetch.workers.run(cold, lambda result, error: self._was_read(gathered, cold, error))
 
     def _send(self, gathered: list[Gathered], size_bytes: int) -> bool:
-        """Sends it from the files, if that may be: on the loop what is in memory, and by a worker what is not."""
+        """Sends it from the files, if that may be."""
         connection, senders = self._connection, self._fetch.senders
         if not senders:
             return False
         fetched = [part.fetched for part in gathered if part.fetched is not None]
         if size_bytes < len(fetched) * SENT_PART_BYTES_MIN or not connection.can_send(self._slot):
             return False
-        is_for_loop = size_bytes <= LOOP_BYTES_MAX and is_at_hand(gathered)
-        if not point_out(gathered, is_for_loop):
+        if not point_out(gathered):
             return False
         sent = Sent(fetched)
         try:
@@ -242,8 +240,8 @@ class Fetching:
             self._later()
             assert self._slot is not None
             buffers = self._written(response)
-            run = on_loop if is_for_loop else senders[connection.peer_port % len(senders)].run
-            self._slot.send(buffers, run, sent.ended)
+            sender = senders[connection.peer_port % len(senders)]
+            self._slot.send(buffers, sender.run, size_bytes <= LOOP_BYTES_MAX, sent.ended)
         except BaseException as error:
             sent.ended(error)
             raise

@@ -15,8 +15,6 @@ cpdef Gathered gather(replicas, FetchedPartition wanted, Terms terms, limit_byte
 cpdef Gathered _gather(Partition partition, FetchedPartition wanted, Terms terms, limit_bytes, bint min_one_batch)
 @cython.locals(piece=Piece)
 cpdef read(Gathered gathered, buffer, ColdRead cold)
-@cython.locals(part=Gathered, piece=Piece)
-cpdef bint is_at_hand(list gathered) except *
 
 
 cdef class Terms:

@@ -32,7 +32,6 @@ STORAGE_ERROR_VERSION: Final = 6
 """Before it clients do not know KAFKA_STORAGE_ERROR, and take NOT_LEADER_OR_FOLLOWER for a reason to look elsewhere."""
 UNHURRIED: Final = (Error.UNKNOWN_TOPIC_ID, Error.UNKNOWN_TOPIC_OR_PARTITION)
 """A client that goes on asking for what is not there waits with the rest of its fetch, as in Kafka."""
-NOTHING_AHEAD: Final = (0, 0)
 _SIZE_END: Final = 12
 
 
@@ -246,13 +245,10 @@ def read(gathered: Gathered, buffer: bytearray | memoryview, cold: ColdRead) -> 
         start = end
 
 
-def point_out(gathered: list[Gathered], is_ready: bool) -> bool:
-    """Lets where the records lie stand for them, for whoever sends from files; False when that can't be.
-
-    Nothing is to be brought into memory for who reads on where it `is_ready` there.
-    """
+def point_out(gathered: list[Gathered]) -> bool:
+    """Lets where the records lie stand for them, for whoever sends from files; False when that can't be."""
     found = [part for part in gathered if part.fetched is not None]
-    places = [_stretches(part.fetched.pieces, is_ready) for part in found if part.fetched is not None]
+    places = [_stretches(part.fetched.pieces) for part in found if part.fetched is not None]
     if None in places:
         return False
     for part, place in zip(found, places, strict=True):
@@ -260,25 +256,14 @@ def point_out(gathered: list[Gathered], is_ready: bool) -> bool:
     return True
 
 
-def is_at_hand(gathered: list[Gathered]) -> bool:
-    """All that it gets is in memory, and nobody reads it from a cold disk for the first time."""
-    for part in gathered:
-        if part.fetched is not None:
-            for piece in part.fetched.pieces:
-                if not piece.file.is_at_hand(piece.position, piece.size_bytes):
-                    return False
-    return True
-
-
-def _stretches(pieces: list[Piece], is_ready: bool) -> Stretches | None:
+def _stretches(pieces: list[Piece]) -> Stretches | None:
     found: list[Stretch] = []
     for piece in pieces:
-        file, position, size_bytes = piece.file, piece.position, piece.size_bytes
+        file = piece.file
         descriptor = file.fileno() if file.is_sendable else None
         if descriptor is None:
             return None
-        ahead = NOTHING_AHEAD if is_ready else file.ahead_of(position, size_bytes)
-        found.append(Stretch(descriptor, position, size_bytes, ahead, file.sync_beats))
+        found.append(Stretch(file, descriptor, piece.position, piece.size_bytes))
     return Stretches(found)
 
 

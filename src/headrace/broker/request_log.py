@@ -110,7 +110,7 @@ class _Watched:
         self._connection.state = state
 
     def can_send(self, slot: object) -> bool:
-        """What a worker sends is not in the reply, and could not be told of."""
+        """What is sent from files is not in the reply, and could not be told of."""
         return False
 
     def reply(self, buffers: list[Any]) -> None:

@@ -70,10 +70,11 @@ class Slot:
         self._there()
         self._connection._slot_filled(self)
 
-    def send(self, buffers: list[Any], run: Run, ended: Callable[[BaseException | None], None]) -> None:
-        """As `fill`, for a reply with stretches of files in it, which `run` sends: see `Connection.can_send`.
+    def send(self, buffers: list[Any], run: Run, by_loop: bool, ended: Callable[[BaseException | None], None]) -> None:
+        """As `fill`, for a reply with stretches of files in it: see `Connection.can_send`.
 
-        When that is done, or can't be because the connection is closed, `ended` is called.
+        A worker sends it, by `run`, or the loop itself where it may and needs not wait. When that is done, or can't be
+        because the connection is closed, `ended` is called.
         """
         assert not self._is_filled, "a request has one reply"
 
@@ -82,7 +83,7 @@ class Slot:
             ended(error)
 
         self._there()
-        self._sending = Sending(buffers, run, sent)
+        self._sending = Sending(buffers, run, by_loop, sent)
         self._connection._slot_sends(self)
 
     def _there(self) -> None:

@@ -1,9 +1,10 @@
 # cython: language_level=3, annotation_typing=False, nonecheck=True
 """A reply with stretches of files in it, which go from the page cache to the socket without a copy.
 
-What is in memory the loop sends. What is not, or is very large, a worker does, so that it does not keep the loop,
-however cold it is. Whoever sends gives the socket what it takes, and returns; the loop waits until it takes more. A
-worker has a descriptor of the socket for itself, and so has the loop while it waits.
+What is in memory the loop may send: it looks each time right before it does, as a client may have taken its time. What
+is not, or is very large, a worker sends, so that it does not keep the loop, however cold it is. Whoever sends gives the
+socket what it takes, and returns; the loop waits until it takes more. A worker has a descriptor of the socket for
+itself, and so has the loop while it waits.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from headrace.net.file_send import send, send_ahead
 
@@ -25,64 +26,71 @@ SLICE_BYTES: Final = 4 << 20
 """What is sent before others have their turn."""
 DESCRIPTOR_WAIT_S: Final = 0.1
 """Before it is tried again while too many are open."""
+SILENT_S: Final = 60
+"""So long nothing more is said of that."""
+NOTHING_AHEAD: Final = (0, 0)
 
 _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ENOSYS, errno.EUCLEAN)
 """What a file may be at fault for, and no socket."""
 
 Run: TypeAlias = Callable[[Callable[[], None], Callable[[None, BaseException | None], None]], None]
-"""Runs a job, away from the loop or on it, and calls the second argument on the loop when it is done."""
-
-
-def on_loop(job: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
-    """The `Run` for what is in memory. Behind what the loop has in hand: requests that came with this one go first."""
-    asyncio.get_running_loop().call_soon(_do, job, done)
-
-
-def _do(job: Callable[[], None], done: Callable[[None, BaseException | None], None]) -> None:
-    try:
-        job()
-    except BaseException as error:
-        done(None, error)
-    else:
-        done(None, None)
+"""Runs a job away from the loop, and calls the second argument on the loop when it is done."""
 
 
 class FileUnsendable(Exception):
     """It ended before what was promised of it, or can't be read."""
 
 
+class Sendable(Protocol):
+    """What is asked of a file whose bytes are sent."""
+
+    @property
+    def sync_beats(self) -> bytearray:
+        """One byte, odd while a sync of its disk is under way: what is to be read waits for that."""
+
+    def is_at_hand(self, position: int, size: int) -> bool:
+        """The loop may send it: who reads it right now does not wait, and nobody replays it from a cold disk."""
+
+    def ahead_of(self, position: int, size: int) -> tuple[int, int]:
+        """What is to be brought into memory along with it: its position and size."""
+
+
 class Stretch:
-    """Bytes of a file, by its descriptor. Whoever made it keeps the file open until it was sent.
+    """Bytes of a file, and its descriptor. Whoever made it keeps the file open until it was sent."""
 
-    Along with it the bytes `ahead`, by their position and how many there are, are asked to be brought into memory,
-    between the syncs of their disk, of which the one byte of `sync_beats` tells.
-    """
+    __slots__ = ("_ahead", "_descriptor", "_file", "_position", "_sync_beats", "size_bytes")
 
-    __slots__ = ("_ahead", "_sync_beats", "descriptor", "position", "size_bytes")
-
-    def __init__(
-        self, descriptor: int, position: int, size_bytes: int, ahead: tuple[int, int], sync_beats: bytearray
-    ) -> None:
-        self.descriptor = descriptor
-        self.position = position
+    def __init__(self, file: Sendable, descriptor: int, position: int, size_bytes: int) -> None:
+        self._file = file
+        self._descriptor = descriptor
+        self._position = position
+        self._sync_beats = file.sync_beats
+        self._ahead: tuple[int, int] | None = None
         self.size_bytes = size_bytes
-        self._ahead = ahead
-        self._sync_beats = sync_beats
+
+    def is_at_hand(self) -> bool:
+        return self._file.is_at_hand(self._position, self.size_bytes)
+
+    def look_ahead(self) -> None:
+        """What comes next is brought into memory along with what is left of it, little by little."""
+        if self._ahead is None:
+            self._ahead = self._file.ahead_of(self._position, self.size_bytes)
 
     def send(self, socket: int, most_bytes: int) -> int:
-        start, ahead_bytes = self._ahead
+        start, ahead_bytes = self._ahead or NOTHING_AHEAD
         size_bytes = min(self.size_bytes, most_bytes)
         share_bytes = ahead_bytes * size_bytes // self.size_bytes
-        sent = send(socket, self.descriptor, self.position, size_bytes, start, share_bytes, self._sync_beats)
+        sent = send(socket, self._descriptor, self._position, size_bytes, start, share_bytes, self._sync_beats)
         if sent <= 0:
             if -sent in _OF_FILES:
                 raise FileUnsendable(os.strerror(-sent))
             if sent:
                 raise OSError(-sent, os.strerror(-sent))
             raise FileUnsendable("it is shorter than its log says")
-        asked_bytes = share_bytes * sent // size_bytes
-        self._ahead = start + asked_bytes, ahead_bytes - asked_bytes
-        self.position += sent
+        if ahead_bytes:
+            asked_bytes = share_bytes * sent // size_bytes
+            self._ahead = start + asked_bytes, ahead_bytes - asked_bytes
+        self._position += sent
         self.size_bytes -= sent
         return sent
 
@@ -110,6 +118,12 @@ class _Bytes:
         self.is_last = False
         self.size_bytes = len(self._data)
 
+    def is_at_hand(self) -> bool:
+        return True
+
+    def look_ahead(self) -> None:
+        return
+
     def send(self, socket: int, most_bytes: int) -> int:
         data = self._data[:most_bytes]
         sent = os.write(socket, data) if self.is_last else send_ahead(socket, data)
@@ -124,12 +138,12 @@ class Sending:
     """One such reply on its way. `ended` is called on the loop once: with the error, or with None when all was sent."""
 
     __slots__ = (
+        "_by_loop",
         "_descriptor",
         "_ended",
         "_is_full",
         "_is_running",
         "_is_stopped",
-        "_is_told",
         "_is_watched",
         "_own_descriptor",
         "_parts",
@@ -137,7 +151,10 @@ class Sending:
         "left_bytes",
     )
 
-    def __init__(self, buffers: Sequence[Any], run: Run, ended: Callable[[BaseException | None], None]) -> None:
+    def __init__(
+        self, buffers: Sequence[Any], run: Run, by_loop: bool, ended: Callable[[BaseException | None], None]
+    ) -> None:
+        """`run` is the worker's. Where it may be `by_loop`, the loop sends as long as all of it is at hand."""
         self._parts: deque[_Bytes | Stretch] = deque()
         for buffer in buffers:
             if isinstance(buffer, Stretches):
@@ -148,11 +165,11 @@ class Sending:
             last.is_last = True
         self.left_bytes = sum([part.size_bytes for part in self._parts])
         self._run = run
+        self._by_loop = by_loop
         self._ended: Callable[[BaseException | None], None] | None = ended
         self._is_full = False
         self._is_running = False
         self._is_stopped = False
-        self._is_told = False
         self._is_watched = False
         self._descriptor = -1
         self._own_descriptor = -1
@@ -173,10 +190,38 @@ class Sending:
             self._end(ConnectionAbortedError())
 
     def _go_on(self) -> None:
-        if self._is_stopped or (self._run is not on_loop and not self._has_own()):
+        if self._is_stopped:
             return
-        self._is_running = True
-        self._run(self._work, self._worked)
+        self._is_full = False
+        if self._by_loop:
+            # Behind what the loop has in hand: requests that came with this one go first.
+            self._is_running = True
+            asyncio.get_running_loop().call_soon(self._work_here)
+        elif self._has_own():
+            self._is_running = True
+            try:
+                for part in self._parts:
+                    part.look_ahead()
+                self._run(self._work, self._worked)
+            except BaseException as error:
+                self._worked(None, error)
+
+    def _work_here(self) -> None:
+        error: BaseException | None = None
+        try:
+            if self._is_stopped or self._is_at_hand():
+                self._work()
+            else:
+                self._by_loop = False
+        except BaseException as raised:
+            error = raised
+        self._worked(None, error)
+
+    def _is_at_hand(self) -> bool:
+        for part in self._parts:  # noqa: SIM110  # compiled, a generator is slower
+            if not part.is_at_hand():
+                return False
+        return True
 
     def _has_own(self) -> bool:
         """Whether it has a descriptor of its own, so that no other socket can get the number while it is used.
@@ -187,10 +232,9 @@ class Sending:
             try:
                 self._descriptor = self._own_descriptor = os.dup(self._descriptor)
             except OSError as error:  # too many files are open
-                if not self._is_told:
-                    logger.warning("a large reply waits: %s; raise the limit of open files (ulimit -n)", error.strerror)
-                    self._is_told = True
-                asyncio.get_running_loop().call_later(DESCRIPTOR_WAIT_S, self._go_on)
+                loop = asyncio.get_running_loop()
+                _tell(error, loop.time())
+                loop.call_later(DESCRIPTOR_WAIT_S, self._go_on)
                 return False
         return True
 
@@ -199,7 +243,6 @@ class Sending:
     def _work(self) -> None:
         parts, socket = self._parts, self._descriptor
         budget = SLICE_BYTES
-        self._is_full = False
         try:
             while parts and budget > 0 and not self._is_stopped:
                 sent = parts[0].send(socket, budget)
@@ -242,3 +285,14 @@ class Sending:
             os.close(self._own_descriptor)
         self._parts.clear()
         ended(error)
+
+
+_silent_until_s = 0.0
+
+
+def _tell(error: OSError, now_s: float) -> None:
+    """Once for all that wait: it is the process that has too many files open."""
+    global _silent_until_s
+    if now_s >= _silent_until_s:
+        _silent_until_s = now_s + SILENT_S
+        logger.warning("large replies wait: %s; raise the limit of open files (ulimit -n)", error.strerror)

@@ -152,10 +152,17 @@ class File(ABC):
         """Whether a range of the file is in memory, or on its way there; None where the system can't tell."""
         return None
 
+    def has_come(self, position: int, size: int) -> bool:
+        """Whether a range that is cached can be read without a wait, as far as a look here and there tells."""
+        return True
+
     def is_at_hand(self, position: int, size: int) -> bool:
-        """It is in memory, and not because whoever reads on from a cold disk has asked for it."""
+        """It is in memory, and not because whoever reads on from a cold disk has asked for it.
+
+        Who reads it right now does not wait; a moment later it may be gone.
+        """
         is_replayed = self.asked_for - AHEAD_BYTES < position + size <= self.asked_for
-        return not is_replayed and self.is_cached(position, size) is True
+        return not is_replayed and self.is_cached(position, size) is True and self.has_come(position, size)
 
     def ahead_of(self, position: int, size: int) -> tuple[int, int]:
         """What is to be brought into memory for whoever reads these bytes, and reads on: its position and size.

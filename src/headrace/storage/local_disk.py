@@ -283,6 +283,10 @@ class LocalFile(File):
             position, min(position + size, self.size())
         )
 
+    def has_come(self, position: int, size: int) -> bool:
+        has_come = _library().has_come
+        return has_come is None or has_come(self._descriptor, position, size)
+
     def size(self) -> int:
         try:
             return os.fstat(self._descriptor).st_size
@@ -385,6 +389,7 @@ class _Library(NamedTuple):
     syncfs: Callable[[int], int] | None = None
     cached_pages: Callable[[int, int, int], int] | None = None
     """How many pages of a range are in memory; -1 when this file system does not tell."""
+    has_come: Callable[[int, int, int], bool] | None = None
 
 
 @functools.cache
@@ -393,7 +398,7 @@ def _library() -> _Library:
         return _Library()
     import ctypes
 
-    from headrace.storage.page_cache import cached_pages
+    from headrace.storage.page_cache import cached_pages, has_come
 
     library = ctypes.CDLL(None, use_errno=True)
     sync_file_range = library.sync_file_range
@@ -402,7 +407,7 @@ def _library() -> _Library:
     def syncfs(descriptor: int) -> int:
         return ctypes.get_errno() if library.syncfs(descriptor) else 0
 
-    return _Library(sync_file_range, syncfs, cached_pages if _kernel_version() >= (6, 5) else None)
+    return _Library(sync_file_range, syncfs, cached_pages if _kernel_version() >= (6, 5) else None, has_come)
 
 
 @functools.cache

@@ -6,6 +6,13 @@ cdef extern from "unistd.h" nogil:
     int syncfs(int descriptor)
     long syscall(long number, ...)
 
+cdef extern from "sys/uio.h" nogil:
+    int RWF_NOWAIT
+    cdef struct iovec:
+        void *iov_base
+        size_t iov_len
+    Py_ssize_t preadv2(int descriptor, const iovec *parts, int count, int64_t position, int flags)
+
 cdef extern from "fcntl.h" nogil:
     unsigned int SYNC_FILE_RANGE_WRITE
     int POSIX_FADV_WILLNEED

@@ -48,8 +48,9 @@ class WorkerThread:
     def run(self, job: Callable[[], Result], done: Done[Result]) -> None:
         if self._thread is None:
             # A daemon, so that a sync that hangs on a broken device can't keep the process from ending.
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            thread.start()  # or not, where the system has none left: the next job tries again
+            self._thread = thread
         self._jobs.put((job, done))  # type: ignore[arg-type]  # each job meets its own `done`
 
     def stop(self) -> None:
