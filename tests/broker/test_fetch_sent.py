@@ -13,18 +13,19 @@ from typing import Any
 
 import pytest
 
-from headrace.broker import loggers
+from headrace.broker import loggers, senders
 from headrace.broker import node as node_module
 from headrace.broker.fetch import Fetching
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.local import local_ports
 from headrace.broker.node import Node
+from headrace.broker.senders import RESTS
 from headrace.config import NodeConfig
 from headrace.errors import Error, HeadraceError
 from headrace.net import file_send, sending
 from headrace.net.connection import Slot
 from headrace.net.peer import Peer
-from headrace.net.sending import Run
+from headrace.net.sending import Sender
 from headrace.protocol import messages as m
 from headrace.protocol.batch import scan
 from headrace.protocol.batch_builder import build
@@ -104,9 +105,9 @@ def sends(monkeypatch: pytest.MonkeyPatch) -> Sends:
     seen = Sends()
     begin = Slot.send
 
-    def counted(slot: Slot, buffers: list[Any], run: Run, by_loop: bool, ended: Any) -> None:
+    def counted(slot: Slot, buffers: list[Any], sender: Sender, by_loop: bool, ended: Any) -> None:
         seen.append("nobody yet")
-        begin(slot, buffers, run, by_loop, ended)
+        begin(slot, buffers, sender, by_loop, ended)
 
     def noted(*arguments: Any) -> int:
         seen[-1] = "loop" if threading.current_thread() is threading.main_thread() else "worker"
@@ -216,6 +217,33 @@ def test_the_loop_does_not_wait_for_what_has_left_memory_meanwhile_or_has_not_co
                 pytest.skip("this system keeps it in memory")
             assert sends == ["worker"]
             fetched.release()
+
+    run(scenario())
+
+
+def test_a_replay_rests_while_records_are_produced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rests: list[int] = []
+
+    def noted(*arguments: Any) -> int:
+        rests.append(arguments[-1])
+        return file_send.send(*arguments)
+
+    async def replay(peer: Peer) -> set[int]:
+        rests.clear()
+        [part] = await fetch(peer, {0: 0}, 1_000_000)
+        assert offsets_in(part) == list(range(9))
+        return set(rests)
+
+    async def scenario() -> None:
+        async with node_with_records(tmp_path, 1) as (_, peer):
+            monkeypatch.setattr(LocalFile, "is_at_hand", lambda *arguments: False)
+            monkeypatch.setattr(sending, "send", noted)
+            monkeypatch.setattr(senders, "AFTER_S", 0.1)
+            assert await replay(peer) == {RESTS}
+            await asyncio.sleep(0.2)
+            assert await replay(peer) == {0}
+            await _produce(peer, 1, BATCHES)
+            assert await replay(peer) == {RESTS}
 
     run(scenario())
 

@@ -1,4 +1,8 @@
-"""A file whose bytes are sent, as `net.sending` sees it."""
+"""A file whose bytes are sent, and who sends them, as `net.sending` sees them."""
+
+from collections.abc import Callable
+
+from headrace.net.sending import Done
 
 
 class SentFile:
@@ -15,3 +19,12 @@ class SentFile:
 
     def ahead_of(self, position: int, size: int) -> tuple[int, int]:
         return self.ahead
+
+
+class OneSender:
+    """Gives the jobs to whoever `run` is."""
+
+    rests = 0
+
+    def __init__(self, run: Callable[[Callable[[], None], Done], None]) -> None:
+        self.run = run

@@ -6,6 +6,7 @@ import errno
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.net import file_send, sending
-from headrace.net.file_send import NAPS_MAX, STEP_BYTES
-from tests.net.sent_files import SentFile
+from headrace.net.file_send import NAPS_MAX, REST_US_MAX, STEP_BYTES
+from tests.net.sent_files import OneSender, SentFile
 from tests.plain_forms import plain_form
 
 CALM = bytearray(1)
@@ -82,7 +83,7 @@ def test_what_the_socket_takes_is_sent_and_counted(
     left, right = socket.socketpair()
     with left, right:
         left.setblocking(False)
-        sent = form.send(left.fileno(), descriptor, position, size, position + size, ahead_size, CALM)
+        sent = form.send(left.fileno(), descriptor, position, size, position + size, ahead_size, CALM, 0)
         left.close()
         if not size or position == len(CONTENT):
             assert sent == 0
@@ -99,18 +100,18 @@ def test_a_socket_that_takes_nothing_is_told_by_its_number(
     form: Any, descriptor: int, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     to = ends[0].fileno()
-    while form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) > 0:
+    while form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM, 0) > 0:
         pass
-    assert form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) == -errno.EAGAIN
+    assert form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM, 0) == -errno.EAGAIN
     ends[1].close()
-    assert form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) == -errno.EPIPE
+    assert form.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM, 0) == -errno.EPIPE
 
 
 @FORMS
 def test_a_sync_that_does_not_end_is_not_waited_for_for_ever(
     form: Any, descriptor: int, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    assert form.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, bytearray([1])) == 1000
+    assert form.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, bytearray([1]), 0) == 1000
 
 
 def test_who_has_waited_long_for_a_sync_does_not_wait_for_the_same_again(
@@ -127,9 +128,9 @@ def test_a_socket_that_takes_nothing_waits_for_nobody(
 ) -> None:
     calls = Calls(monkeypatch)
     to = ends[0].fileno()
-    while PLAIN.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM) > 0:
+    while PLAIN.send(to, descriptor, 0, len(CONTENT), 0, 0, CALM, 0) > 0:
         pass
-    assert PLAIN.send(to, descriptor, 0, len(CONTENT), 0, 1 << 20, calls.sync_beats) == -errno.EAGAIN
+    assert PLAIN.send(to, descriptor, 0, len(CONTENT), 0, 1 << 20, calls.sync_beats, 0) == -errno.EAGAIN
     assert not calls.naps
     assert not calls.asked
 
@@ -151,7 +152,7 @@ def test_nothing_is_asked_for_while_a_sync_is_under_way(
 ) -> None:
     calls = Calls(monkeypatch)
     calls.ends_after = 3
-    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.sync_beats)
+    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.sync_beats, 0)
     assert calls.naps == 3
     assert calls.asked == [(1000, 1000)]
 
@@ -168,7 +169,7 @@ def test_who_has_waited_for_one_sync_does_not_wait_for_the_next(
 
     monkeypatch.setattr(PLAIN.time, "sleep", two_beats)
     calls.sync_beats[0] = 0xFF
-    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.sync_beats)
+    PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, calls.sync_beats, 0)
     assert calls.naps == 1 < NAPS_MAX
 
 
@@ -176,9 +177,43 @@ def test_without_anything_ahead_nobody_is_waited_for(
     descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = Calls(monkeypatch)
-    assert PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 0, 0, calls.sync_beats) == 1000
+    assert PLAIN.send(ends[0].fileno(), descriptor, 0, 1000, 0, 0, calls.sync_beats, 0) == 1000
     assert not calls.naps
     assert not calls.asked
+
+
+def test_behind_each_step_that_asks_for_more_it_rests_for_longer_than_it_had_a_processor(
+    descriptor: int, ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Calls(monkeypatch)
+    rested: list[float] = []
+    work_ns = iter([0, 100_000, 100_000, 350_000, 350_000, 90_000_000, 90_000_000])
+    monkeypatch.setattr(PLAIN.time, "sleep", rested.append)
+    monkeypatch.setattr(PLAIN.time, "thread_time_ns", lambda: next(work_ns))
+    send_all(ends, descriptor, 3 * STEP_BYTES, 3 * STEP_BYTES, CALM, rests=4)
+    assert rested == [pytest.approx(400e-6), pytest.approx(1000e-6), REST_US_MAX / 1e6]
+
+
+@pytest.mark.parametrize(("ahead_size", "rests"), [(0, 4), (1 << 20, 0)])
+def test_who_has_nothing_to_ask_for_or_disturbs_nobody_does_not_rest(
+    descriptor: int,
+    ends: tuple[socket.socket, socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    ahead_size: int,
+    rests: int,
+) -> None:
+    calls = Calls(monkeypatch)
+    send_all(ends, descriptor, 3 * STEP_BYTES, ahead_size, CALM, rests=rests)
+    assert not calls.naps
+
+
+@FORMS
+def test_a_rest_is_as_long_as_was_asked_for(
+    form: Any, descriptor: int, ends: tuple[socket.socket, socket.socket]
+) -> None:
+    began = time.perf_counter()
+    assert form.send(ends[0].fileno(), descriptor, 0, 1000, 1000, 1000, CALM, 1_000_000) == 1000
+    assert time.perf_counter() - began >= REST_US_MAX / 1e6
 
 
 def test_a_stretch_asks_for_all_that_is_ahead_however_little_the_socket_takes(
@@ -191,7 +226,7 @@ def test_a_stretch_asks_for_all_that_is_ahead_however_little_the_socket_takes(
     received = bytearray()
     while stretch.size_bytes:
         try:
-            stretch.send(ends[0].fileno(), 1 << 20)
+            stretch.send(ends[0].fileno(), 1 << 20, 0)
         except BlockingIOError:
             received += ends[1].recv(300_000)
     ends[0].close()
@@ -207,7 +242,9 @@ def test_a_stretch_asks_for_all_that_is_ahead_however_little_the_socket_takes(
 
 def test_a_stretch_of_nothing_is_left_out(descriptor: int) -> None:
     parts = [sending.Stretch(SentFile(), descriptor, 0, size) for size in (0, 10, 0)]
-    reply = sending.Sending([b"", sending.Stretches(parts)], lambda job, done: None, False, lambda error: None)
+    reply = sending.Sending(
+        [b"", sending.Stretches(parts)], OneSender(lambda job, done: None), False, lambda error: None
+    )
     assert reply.left_bytes == 10
     assert [part.size_bytes for part in reply._parts] == [10]
 
@@ -216,13 +253,18 @@ AHEAD = 1 << 22
 
 
 def send_all(
-    ends: tuple[socket.socket, socket.socket], descriptor: int, size: int, ahead_size: int, sync_beats: bytearray
+    ends: tuple[socket.socket, socket.socket],
+    descriptor: int,
+    size: int,
+    ahead_size: int,
+    sync_beats: bytearray,
+    rests: int = 0,
 ) -> None:
     """In one call, while somebody reads."""
     ends[0].setblocking(True)
     drained = threading.Thread(target=_drain, args=(ends[1], size), daemon=True)
     drained.start()
-    assert PLAIN.send(ends[0].fileno(), descriptor, 0, size, AHEAD, ahead_size, sync_beats) == size
+    assert PLAIN.send(ends[0].fileno(), descriptor, 0, size, AHEAD, ahead_size, sync_beats, rests) == size
     drained.join()
 
 

@@ -18,7 +18,7 @@ from headrace.net.listener import Limits, Listener
 from headrace.net.sending import SLICE_BYTES, FileUnsendable, Sending, Stretch, Stretches
 from headrace.storage.workers import WorkerThread
 from tests.net.loops import Run, runner
-from tests.net.sent_files import SentFile
+from tests.net.sent_files import OneSender, SentFile
 from tests.net.test_listener import eventually, framed, read_frame
 
 on_real_loops = pytest.mark.parametrize("run", [pytest.param(runner(name), id=name) for name in ("uvloop", "asyncio")])
@@ -62,7 +62,7 @@ class Server:
         stretches = Stretches([first, Stretch(SentFile(), self.file, half, size - half)])
         assert len(stretches) == size
         buffers = [bytearray(size.to_bytes(4)), stretches, b""]
-        connection.reserve().send(buffers, self.worker.run, self.by_loop, self.ended.append)
+        connection.reserve().send(buffers, OneSender(self.worker.run), self.by_loop, self.ended.append)
 
 
 @asynccontextmanager
@@ -237,7 +237,7 @@ def test_a_file_that_can_not_be_asked_ends_the_connection(run: Run, tmp_path: Pa
         setattr(file, asked, broken)
         ours, theirs = socket.socketpair()
         stretches = Stretches([Stretch(file, 0, 0, 1000)])
-        sending = Sending([b"head", stretches], no_worker, True, ended.append)
+        sending = Sending([b"head", stretches], OneSender(no_worker), True, ended.append)
         sending.start(ours.fileno())
         await eventually(lambda: ended)
         assert isinstance(ended[0], OSError)
@@ -253,7 +253,7 @@ def test_a_worker_that_can_not_be_had_ends_the_connection(run: Run, tmp_path: Pa
     async def scenario() -> None:
         ended: list[BaseException | None] = []
         ours, theirs = socket.socketpair()
-        sending = Sending([Stretches([Stretch(SentFile(), 0, 0, 1000)])], no_worker, False, ended.append)
+        sending = Sending([Stretches([Stretch(SentFile(), 0, 0, 1000)])], OneSender(no_worker), False, ended.append)
         sending.start(ours.fileno())
         assert isinstance(ended[0], RuntimeError)
         ours.close()
@@ -274,7 +274,7 @@ def test_a_reply_that_is_stopped_before_its_turn_sends_nothing(run: Run, tmp_pat
         try:
             theirs.setblocking(False)
             stretches = Stretches([Stretch(SentFile(), file, 0, 100_000)])
-            sending = Sending([b"head", stretches, b"tail"], no_worker, True, ended.append)
+            sending = Sending([b"head", stretches, b"tail"], OneSender(no_worker), True, ended.append)
             sending.start(ours.fileno())
             sending.stop()
             await eventually(lambda: ended)

@@ -10,12 +10,12 @@ Other records go to the socket in the buffer that they are read into, by a worke
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 from typing import Any, Final
 
 from headrace.broker.fetch_memory import ReplyMemory
 from headrace.broker.fetch_read import ColdRead, Gathered, Sent, Terms, gather, point_out, read
 from headrace.broker.fetch_session import Context, FetchedPartition, Sessions
+from headrace.broker.senders import Senders
 from headrace.errors import Error
 from headrace.metadata.image import Image
 from headrace.metrics.requests import RequestFigures
@@ -74,7 +74,7 @@ class Fetch:
         workers: Workers,
         *,
         fetch_max_bytes: int,
-        senders: Sequence[Workers] = (),
+        senders: Senders | None = None,
     ) -> None:
         self.replicas = replicas
         self.sessions = sessions
@@ -240,8 +240,7 @@ class Fetching:
             self._later()
             assert self._slot is not None
             buffers = self._written(response)
-            sender = senders[connection.peer_port % len(senders)]
-            self._slot.send(buffers, sender.run, size_bytes <= LOOP_BYTES_MAX, sent.ended)
+            self._slot.send(buffers, senders.of(connection.peer_port), size_bytes <= LOOP_BYTES_MAX, sent.ended)
         except BaseException as error:
             sent.ended(error)
             raise

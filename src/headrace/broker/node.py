@@ -36,6 +36,7 @@ from headrace.broker.ports import NodePorts, SteadyClock
 from headrace.broker.produce import Produce
 from headrace.broker.producer_ids import ProducerIds
 from headrace.broker.router import Route, Router, Serves
+from headrace.broker.senders import Senders
 from headrace.broker.topic_metadata import TopicMetadata
 from headrace.broker.topics import Topics
 from headrace.config import NodeConfig
@@ -342,6 +343,7 @@ class Node:
         )
         produce = Produce(replicas, self._ports.workers_of("recompression"), coordinators.transactions.verifier)
         workers = self._ports.workers_of("reads")
+        senders = Senders(self._ports.senders, self._loop.time)
         fetch = Fetch(
             replicas,
             Sessions(
@@ -352,13 +354,13 @@ class Node:
             memory,
             workers,
             fetch_max_bytes=config.fetch.fetch_max_bytes,
-            senders=self._ports.senders,
+            senders=senders,
         )
         self._observation.watch(produce, fetch)
         errors = ErrorCounts()
         offsets: Offsets = later("headrace.broker.offsets:Offsets", replicas, workers, errors)
         produce_route = Route("Produce", produce.handle, errors=produce.errors, is_scanned=False)
-        produce.figures = produce_route.figures
+        produce.figures = senders.produced = produce_route.figures
         fetch_route = Route("Fetch", fetch.handle, errors=fetch.errors, is_scanned=False)
         fetch.figures = fetch_route.figures
         routes = [

@@ -22,7 +22,7 @@ from headrace.metrics.requests import RequestFigures
 from headrace.net.binding import plain_host
 from headrace.net.framing import FrameProtocol
 from headrace.net.pacing import unpace
-from headrace.net.sending import IS_POSSIBLE, Run, Sending
+from headrace.net.sending import IS_POSSIBLE, Sender, Sending
 
 if TYPE_CHECKING:
     from headrace.net.listener import Listener
@@ -70,11 +70,13 @@ class Slot:
         self._there()
         self._connection._slot_filled(self)
 
-    def send(self, buffers: list[Any], run: Run, by_loop: bool, ended: Callable[[BaseException | None], None]) -> None:
+    def send(
+        self, buffers: list[Any], sender: Sender, by_loop: bool, ended: Callable[[BaseException | None], None]
+    ) -> None:
         """As `fill`, for a reply with stretches of files in it: see `Connection.can_send`.
 
-        A worker sends it, by `run`, or the loop itself where it may and needs not wait. When that is done, or can't be
-        because the connection is closed, `ended` is called.
+        The sender does, or the loop itself where it may and needs not wait. When that is done, or can't be because the
+        connection is closed, `ended` is called.
         """
         assert not self._is_filled, "a request has one reply"
 
@@ -83,7 +85,7 @@ class Slot:
             ended(error)
 
         self._there()
-        self._sending = Sending(buffers, run, by_loop, sent)
+        self._sending = Sending(buffers, sender, by_loop, sent)
         self._connection._slot_sends(self)
 
     def _there(self) -> None:

@@ -3,6 +3,7 @@
 
 A disk does what it is given in turn, or nearly so: a sync waits for all that was asked to be read before it. So what is
 read ahead is asked for a step at a time, and a step waits for the sync that is under way, unless that takes long.
+And who is served beside it waits for a processor: so it may rest after each step, for longer than it was at work.
 Compiled, a thread that sends needs the interpreter for none of it. The same file runs as it stands.
 """
 
@@ -20,13 +21,22 @@ except ImportError:  # a machine that runs the file as it stands needs no Cython
     from headrace.protocol import kernel_shim as cython
 
 if cython.compiled:
-    from cython.cimports.headrace.net.system_calls import MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, send_bytes, sendfile
+    from cython.cimports.headrace.net.system_calls import (
+        CLOCK_THREAD_CPUTIME_ID,
+        MSG_DONTWAIT,
+        MSG_MORE,
+        MSG_NOSIGNAL,
+        clock_gettime,
+        send_bytes,
+        sendfile,
+        timespec,
+    )
     from cython.cimports.libc.errno import EINTR, errno
     from cython.cimports.posix.fcntl import POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED, posix_fadvise
     from cython.cimports.posix.types import off_t
     from cython.cimports.posix.unistd import usleep
 
-__all__ = ["COMPILED", "NAPS_MAX", "NAP_US", "STEP_BYTES", "send", "send_ahead"]
+__all__ = ["COMPILED", "NAPS_MAX", "NAP_US", "REST_US_MAX", "STEP_BYTES", "send", "send_ahead"]
 
 COMPILED: bool = cython.compiled
 STEP_BYTES: Final = 256 << 10
@@ -34,18 +44,27 @@ STEP_BYTES: Final = 256 << 10
 NAP_US: Final = 100
 NAPS_MAX: Final = 20
 """A step waits no longer for a sync, and later ones not for the same: beside a disk that hangs a replay goes on."""
+REST_US_MAX: Final = 5000
 
 
 def send(
-    socket: int, descriptor: int, position: int, size: int, ahead_position: int, ahead_size: int, sync_beats: bytearray
+    socket: int,
+    descriptor: int,
+    position: int,
+    size: int,
+    ahead_position: int,
+    ahead_size: int,
+    sync_beats: bytearray,
+    rests: int,
 ) -> int:
     """How many bytes the socket took, or the number of the error, negative, when it took none; 0 at the file's end.
 
     Behind what the socket took the same share of what is `ahead` is asked for, rounded down. The one byte of
-    `sync_beats` is odd while a sync is under way.
+    `sync_beats` is odd while a sync is under way. A step for which something was asked is followed by a rest: so many
+    times as long as it had a processor.
     """
     if not cython.compiled:
-        return _send(socket, descriptor, position, size, ahead_position, ahead_size, sync_beats)
+        return _send(socket, descriptor, position, size, ahead_position, ahead_size, sync_beats, rests)
     to: cython.int = socket
     file: cython.int = descriptor
     at: off_t = position
@@ -65,7 +84,13 @@ def send(
     taken: cython.longlong
     sent: cython.longlong = 0
     error: cython.int = 0
+    times: cython.longlong = rests
+    began_us: cython.longlong = 0
+    rest_us: cython.longlong
+    rest_us_max: cython.longlong = REST_US_MAX
     with cython.nogil:
+        if times:
+            began_us = _processor_us()
         if ahead:
             # Marks for read-ahead would make whoever reads them start more of it, on the loop: it is asked for instead.
             posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM)
@@ -94,7 +119,21 @@ def send(
                     naps += 1
             posix_fadvise(file, ahead_at + asked, share - asked, POSIX_FADV_WILLNEED)
             asked = share
+            if times:
+                rest_us = times * (_processor_us() - began_us)
+                usleep(rest_us if rest_us < rest_us_max else rest_us_max)
+                began_us = _processor_us()
     return sent if sent else -error
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _processor_us() -> cython.longlong:
+    """What this thread had so far."""
+    now = cython.declare(timespec)
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, cython.address(now))
+    return now.tv_sec * cython.cast(cython.longlong, 1000000) + now.tv_nsec // 1000
 
 
 def send_ahead(socket: int, data: bytes) -> int:
@@ -108,8 +147,16 @@ def send_ahead(socket: int, data: bytes) -> int:
 
 
 def _send(
-    socket: int, descriptor: int, position: int, size: int, ahead_position: int, ahead_size: int, sync_beats: bytearray
+    socket: int,
+    descriptor: int,
+    position: int,
+    size: int,
+    ahead_position: int,
+    ahead_size: int,
+    sync_beats: bytearray,
+    rests: int,
 ) -> int:
+    began_ns = time.thread_time_ns()
     if ahead_size:
         _advise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     passed = asked = sent = 0
@@ -134,6 +181,9 @@ def _send(
                 naps += 1
         _advise(descriptor, ahead_position + asked, share - asked, os.POSIX_FADV_WILLNEED)
         asked = share
+        if rests:
+            time.sleep(min(rests * (time.thread_time_ns() - began_ns) / 1e9, REST_US_MAX / 1e6))
+            began_ns = time.thread_time_ns()
     return sent
 
 

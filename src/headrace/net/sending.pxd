@@ -7,7 +7,7 @@ cdef class Stretch:
     cdef public long long size_bytes
     cpdef bint is_at_hand(self) except *
     cpdef look_ahead(self)
-    cpdef send(self, socket, long long most_bytes)
+    cpdef send(self, socket, long long most_bytes, long rests)
 
 
 cdef class Stretches:
@@ -21,7 +21,7 @@ cdef class _Bytes:
     cdef public Py_ssize_t size_bytes
     cpdef bint is_at_hand(self) except *
     cpdef look_ahead(self)
-    cpdef send(self, socket, long long most_bytes)
+    cpdef send(self, socket, long long most_bytes, long rests)
 
 
 cdef class Sending:
@@ -34,7 +34,8 @@ cdef class Sending:
     cdef public bint _is_watched
     cdef public int _own_descriptor
     cdef public object _parts
-    cdef public object _run
+    cdef public long _rests
+    cdef public object _sender
     cdef public long long left_bytes
     cpdef start(self, int socket)
     cpdef stop(self)

@@ -33,8 +33,18 @@ NOTHING_AHEAD: Final = (0, 0)
 _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ENOSYS, errno.EUCLEAN)
 """What a file may be at fault for, and no socket."""
 
-Run: TypeAlias = Callable[[Callable[[], None], Callable[[None, BaseException | None], None]], None]
-"""Runs a job away from the loop, and calls the second argument on the loop when it is done."""
+Done: TypeAlias = Callable[[None, BaseException | None], None]
+
+
+class Sender(Protocol):
+    """A worker that sends replies."""
+
+    @property
+    def rests(self) -> int:
+        """After each step of what is brought into memory along with it, so many times as long as it was at work."""
+
+    def run(self, job: Callable[[], None], done: Done) -> None:
+        """Runs it away from the loop, and calls `done` on the loop."""
 
 
 class FileUnsendable(Exception):
@@ -76,11 +86,11 @@ class Stretch:
         if self._ahead is None:
             self._ahead = self._file.ahead_of(self._position, self.size_bytes)
 
-    def send(self, socket: int, most_bytes: int) -> int:
+    def send(self, socket: int, most_bytes: int, rests: int) -> int:
         start, ahead_bytes = self._ahead or NOTHING_AHEAD
         size_bytes = min(self.size_bytes, most_bytes)
         share_bytes = ahead_bytes * size_bytes // self.size_bytes
-        sent = send(socket, self._descriptor, self._position, size_bytes, start, share_bytes, self._sync_beats)
+        sent = send(socket, self._descriptor, self._position, size_bytes, start, share_bytes, self._sync_beats, rests)
         if sent <= 0:
             if -sent in _OF_FILES:
                 raise FileUnsendable(os.strerror(-sent))
@@ -124,7 +134,7 @@ class _Bytes:
     def look_ahead(self) -> None:
         return
 
-    def send(self, socket: int, most_bytes: int) -> int:
+    def send(self, socket: int, most_bytes: int, rests: int) -> int:
         data = self._data[:most_bytes]
         sent = os.write(socket, data) if self.is_last else send_ahead(socket, data)
         if sent < 0:
@@ -147,14 +157,15 @@ class Sending:
         "_is_watched",
         "_own_descriptor",
         "_parts",
-        "_run",
+        "_rests",
+        "_sender",
         "left_bytes",
     )
 
     def __init__(
-        self, buffers: Sequence[Any], run: Run, by_loop: bool, ended: Callable[[BaseException | None], None]
+        self, buffers: Sequence[Any], sender: Sender, by_loop: bool, ended: Callable[[BaseException | None], None]
     ) -> None:
-        """`run` is the worker's. Where it may be `by_loop`, the loop sends as long as all of it is at hand."""
+        """Where it may be `by_loop`, the loop sends as long as all of it is at hand, and needs no sender."""
         self._parts: deque[_Bytes | Stretch] = deque()
         for buffer in buffers:
             if isinstance(buffer, Stretches):
@@ -164,7 +175,8 @@ class Sending:
         if self._parts and isinstance(last := self._parts[-1], _Bytes):
             last.is_last = True
         self.left_bytes = sum([part.size_bytes for part in self._parts])
-        self._run = run
+        self._sender = sender
+        self._rests = 0
         self._by_loop = by_loop
         self._ended: Callable[[BaseException | None], None] | None = ended
         self._is_full = False
@@ -202,7 +214,8 @@ class Sending:
             try:
                 for part in self._parts:
                     part.look_ahead()
-                self._run(self._work, self._worked)
+                self._rests = self._sender.rests
+                self._sender.run(self._work, self._worked)
             except BaseException as error:
                 self._worked(None, error)
 
@@ -245,7 +258,7 @@ class Sending:
         budget = SLICE_BYTES
         try:
             while parts and budget > 0 and not self._is_stopped:
-                sent = parts[0].send(socket, budget)
+                sent = parts[0].send(socket, budget, self._rests)
                 budget -= sent
                 self.left_bytes -= sent
                 if not parts[0].size_bytes:
