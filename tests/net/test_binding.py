@@ -121,7 +121,7 @@ class Machine:
         self.next_port = 40_000
         self.open: list[Any] = []
 
-    def new_socket(self, family: int, kind: int) -> Any:
+    def new_socket(self, family: int, kind: int, protocol: int) -> Any:
         if family not in self.families:
             raise OSError(errno.EAFNOSUPPORT, "Address family not supported by protocol")
         return MachineSocket(self)

@@ -87,5 +87,29 @@ def test_a_client_of_the_same_machine_is_not_paced_nor_is_what_we_connect_to(
     run(scenario())
 
 
+@on_every_real_loop
+def test_what_is_small_is_sent_at_once_to_clients_and_by_them(run: Run) -> None:
+    """The end of a reply, behind what came from a file, would wait for 40 ms until the client confirms the rest."""
+
+    async def scenario() -> None:
+        listener = Listener("test", nothing)
+        for host in ("127.0.0.1", "0.0.0.0"):
+            port = (await listener.start(host, 0))[1]
+            peer = Peer("127.0.0.1", port, "test")
+            await peer.connect(timeout_seconds=30)
+            while not listener.connections:
+                await asyncio.sleep(0.01)
+            (accepted,) = listener.connections.values()
+            assert peer._link is not None
+            for transport in (accepted._transport, peer._link._transport):
+                assert transport is not None
+                assert transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            peer.close()
+            await listener.stop()
+            listener = Listener("test", nothing)
+
+    run(scenario())
+
+
 def test_a_transport_without_a_socket_is_left_alone() -> None:
     pacing.unpace(asyncio.Transport())

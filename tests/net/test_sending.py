@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from headrace.net import file_send, sending
 from headrace.net.connection import Connection, Slot
 from headrace.net.listener import Limits, Listener
-from headrace.net.sending import SLICE_BYTES, FileUnsendable, Sending, Stretch, Stretches
+from headrace.net.sending import RESTING_SLICE_BYTES, SLICE_BYTES, FileUnsendable, Sending, Stretch, Stretches
 from headrace.storage.workers import WorkerThread
 from tests.net.loops import Run, runner
 from tests.net.sent_files import OneSender, SentFile
@@ -260,6 +261,78 @@ def test_a_worker_that_can_not_be_had_ends_the_connection(run: Run, tmp_path: Pa
         theirs.close()
 
     run(scenario())
+
+
+@on_real_loops
+@pytest.mark.parametrize("broken", ["dup", "add_writer"])
+def test_a_socket_that_can_not_be_waited_for_ends_the_reply(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    def refused(*arguments: Any) -> Any:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def full(*arguments: Any) -> int:
+        return -errno.EAGAIN
+
+    def no_socket(socket: int) -> int:
+        """Of a file, which can't be waited for."""
+        return os.open(tmp_path, os.O_RDONLY)
+
+    async def scenario() -> None:
+        monkeypatch.setattr(os, "dup", refused if broken == "dup" else no_socket)
+        monkeypatch.setattr(sending, "send", full)
+        ended: list[BaseException | None] = []
+        ours, theirs = socket.socketpair()
+        reply = Sending([Stretches([Stretch(SentFile(), 0, 0, 1000)])], OneSender(no_worker), True, ended.append)
+        reply.start(ours.fileno())
+        await eventually(lambda: ended)
+        assert isinstance(ended[0], OSError)
+        monkeypatch.undo()
+        reply.stop()
+        assert len(ended) == 1
+        ours.close()
+        theirs.close()
+
+    run(scenario())
+
+
+@on_real_loops
+def test_a_reply_that_rests_lets_others_have_their_turn_sooner(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(SLICE_BYTES))
+
+    async def scenario() -> None:
+        sent: list[int] = []
+        for rests in (0, 4):
+            left, ended = socket.socketpair(), list[BaseException | None]()
+            left[0].setblocking(True)
+            with open(tmp_path / "file", "rb") as file:
+                jobs: list[Any] = []
+                sender = OneSender(partial(_note, jobs))
+                sender.rests = rests
+                reply = Sending(
+                    [Stretches([Stretch(SentFile(), file.fileno(), 0, SLICE_BYTES)])], sender, False, ended.append
+                )
+                reply.start(left[0].fileno())
+                reader = threading.Thread(target=read_all, args=(left[1],))
+                reader.start()
+                jobs[0]()
+                sent.append(SLICE_BYTES - reply.left_bytes)
+                reply._worked(None, ConnectionError())
+                left[0].close()
+                reader.join()
+                left[1].close()
+        assert sent == [SLICE_BYTES, RESTING_SLICE_BYTES]
+
+    run(scenario())
+
+
+def _note(jobs: list[Any], job: Callable[[], None], done: Any) -> None:
+    jobs.append(job)
+
+
+def read_all(taken: socket.socket) -> None:
+    while taken.recv(1 << 20):
+        pass
 
 
 @on_real_loops

@@ -24,7 +24,7 @@ from headrace.storage.disk import (
     TooManyOpenFiles,
     disk_error,
 )
-from headrace.storage.local_disk import WRITE_BACK_STEP_BYTES, LocalDisk
+from headrace.storage.local_disk import WRITE_BACK_STEP_BYTES, LocalDisk, LocalFile
 from headrace.testing.disk import FaultyDisk
 from tests.plain_forms import plain_form
 
@@ -360,6 +360,29 @@ def test_a_cold_spot_makes_no_replay_of_what_is_in_memory_behind_it(tmp_path: Pa
             file.read(*file.ahead_of(position << 20, 1 << 20))
     assert not ways[0]
     assert all(ways[8:])
+    file.close()
+    disk.close()
+
+
+def test_where_only_a_read_tells_nothing_that_is_there_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before Linux 6.5. A worker sends replies there: with rests what is replayed from a cold disk, else without."""
+    disk = LocalDisk(str(tmp_path))
+    file = disk.open("old", create=True)
+    file.write(0, [bytes(8 << 20)])
+    file.datasync()
+    is_told = file.is_cached(0, 8 << 20)
+    monkeypatch.setattr(LocalFile, "is_cached", lambda *arguments: None)
+    assert not file.is_at_hand(0, 1 << 20)
+    assert file.ahead_of(0, 1 << 20) == (0, 0)
+    file.forget_cached()
+    monkeypatch.undo()
+    if not is_told or file.is_cached(0, 8 << 20) is not False:
+        pytest.skip("this system keeps it in memory, or does not tell")
+    monkeypatch.setattr(LocalFile, "is_cached", lambda *arguments: None)
+    assert file.ahead_of(0, 1 << 20) == (0, 2 << 20)
+    assert file.ahead_of(1 << 20, 1 << 20) == (2 << 20, 1 << 20)
     file.close()
     disk.close()
 

@@ -279,7 +279,8 @@ class Sent:
 
     def ended(self, error: BaseException | None) -> None:
         """It was sent, or could not be."""
-        for part in self._fetched:
+        fetched, self._fetched = self._fetched, []
+        for part in fetched:
             if isinstance(error, FileUnsendable):
                 # Which of them it was is not known. From now on they are read before they are sent, and it is told.
                 part.keep_from_sends()

@@ -12,6 +12,7 @@ from typing import Final
 
 from headrace.broker.ports import NodePorts
 from headrace.broker.process import LocalProcess
+from headrace.cores import cores
 from headrace.storage.cleaning_work import CleaningProcesses
 from headrace.storage.disk import Disk
 from headrace.storage.headroom import ThreadHeadroom
@@ -79,6 +80,7 @@ def guest_ports(loop: asyncio.AbstractEventLoop, *, syncs_files: bool = True) ->
         syncs_of=syncs_of if syncs_files else None,
         behind_of=behind_of if syncs_files else None,
         headroom_of=headroom_of if syncs_files and sys.platform == "linux" else None,
+        cores=cores(),
         open_files=_open_files(resource.getrlimit(resource.RLIMIT_NOFILE)[0]),
         rest=processes.rest,
         stop=stop,

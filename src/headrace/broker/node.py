@@ -343,7 +343,7 @@ class Node:
         )
         produce = Produce(replicas, self._ports.workers_of("recompression"), coordinators.transactions.verifier)
         workers = self._ports.workers_of("reads")
-        senders = Senders(self._ports.senders, self._loop.time)
+        senders = Senders(self._ports.senders, self._ports.cores, self._loop.time)
         fetch = Fetch(
             replicas,
             Sessions(

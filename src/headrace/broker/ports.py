@@ -43,6 +43,8 @@ class NodePorts:
     """A clock for short times, that never goes back; the loop's when there is none."""
     senders: Sequence[Workers] = ()
     """Threads that send large replies. None where a connection has no socket of the system."""
+    cores: int = 1
+    """How many processors they share with the loop and with others."""
     syncs_of: Callable[[Disk, Ended], Syncs] | None = None
     """Who syncs the files of a disk, away from the loop; workers do without."""
     behind_of: Callable[[Disk], WritesBehind] | None = None

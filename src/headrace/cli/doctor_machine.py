@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import re
 import resource
@@ -15,6 +14,7 @@ from typing import Final
 
 from headrace.cli.findings import Finding, Level
 from headrace.cli.quantities import count_text, size_text
+from headrace.cores import cores
 
 OPEN_FILES_LOW: Final = 10_000
 MEMORY_LOW_BYTES: Final = 512 << 20
@@ -77,8 +77,7 @@ def machine_findings(machine: Machine) -> Iterator[Finding]:
 
 
 def _system() -> Finding:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    text = f"{platform.system()} {platform.release()} on {platform.machine()}, {cores} cores."
+    text = f"{platform.system()} {platform.release()} on {platform.machine()}, {cores()} cores."
     if platform.system() != "Linux":
         advice = "Nodes are run and measured on Linux; elsewhere they are for trying out."
         return Finding(Level.NOTE, "system", text, advice)

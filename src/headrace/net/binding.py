@@ -19,7 +19,7 @@ PORT_TRIES: Final = 20
 NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
 """What a machine says without that address, or without its protocol, as IPv6 is switched off in many a container."""
 
-NewSocket = Callable[[int, int], socket.socket]
+NewSocket = Callable[[int, int, int], socket.socket]
 """Of a family and a type."""
 Address = tuple[int, tuple[Any, ...]]
 """A family, and where a socket of it is bound."""
@@ -113,7 +113,8 @@ def _at_each(addresses: Iterable[Address], port: int, new: NewSocket) -> list[so
 
 
 def _bound(family: int, address: tuple[Any, ...], new: NewSocket) -> socket.socket:
-    taken = new(family, socket.SOCK_STREAM)
+    # Whoever takes connections from it sends at once what is small, if it says that it is of TCP (asyncio does).
+    taken = new(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         # What is left of the connections of the life before keeps no address.
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

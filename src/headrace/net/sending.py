@@ -24,6 +24,8 @@ logger = logging.getLogger(__name__)
 IS_POSSIBLE: Final = hasattr(os, "sendfile") and hasattr(os, "posix_fadvise")
 SLICE_BYTES: Final = 4 << 20
 """What is sent before others have their turn."""
+RESTING_SLICE_BYTES: Final = 1 << 20
+"""The same with rests, which take longer than the work."""
 DESCRIPTOR_WAIT_S: Final = 0.1
 """Before it is tried again while too many are open."""
 SILENT_S: Final = 60
@@ -32,6 +34,9 @@ NOTHING_AHEAD: Final = (0, 0)
 
 _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ENOSYS, errno.EUCLEAN)
 """What a file may be at fault for, and no socket."""
+
+_TOO_MANY: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""Files are open, and others may be closed."""
 
 Done: TypeAlias = Callable[[None, BaseException | None], None]
 
@@ -244,7 +249,10 @@ class Sending:
         if self._own_descriptor < 0:
             try:
                 self._descriptor = self._own_descriptor = os.dup(self._descriptor)
-            except OSError as error:  # too many files are open
+            except OSError as error:
+                if error.errno not in _TOO_MANY:
+                    self._end(error)
+                    return False
                 loop = asyncio.get_running_loop()
                 _tell(error, loop.time())
                 loop.call_later(DESCRIPTOR_WAIT_S, self._go_on)
@@ -255,7 +263,7 @@ class Sending:
 
     def _work(self) -> None:
         parts, socket = self._parts, self._descriptor
-        budget = SLICE_BYTES
+        budget = RESTING_SLICE_BYTES if self._rests else SLICE_BYTES
         try:
             while parts and budget > 0 and not self._is_stopped:
                 sent = parts[0].send(socket, budget, self._rests)
@@ -277,8 +285,11 @@ class Sending:
         elif not self._is_full:
             self._go_on()
         elif self._has_own():
-            self._is_watched = True
-            asyncio.get_running_loop().add_writer(self._descriptor, self._taken)
+            try:
+                asyncio.get_running_loop().add_writer(self._descriptor, self._taken)
+                self._is_watched = True
+            except OSError as raised:
+                self._end(raised)
 
     def _taken(self) -> None:
         self._unwatch()

@@ -153,7 +153,7 @@ class File(ABC):
         return None
 
     def has_come(self, position: int, size: int) -> bool:
-        """Whether a range that is cached can be read without a wait, as far as a look here and there tells."""
+        """Whether a range can be read without a wait, as far as a look here and there tells."""
         return True
 
     def is_at_hand(self, position: int, size: int) -> bool:
@@ -171,7 +171,12 @@ class File(ABC):
         """
         end = position + size + AHEAD_BYTES
         start = max(position, self.asked_for) if position <= self.asked_for <= end else position
-        if start == end or self.is_cached(start, end - start):
+        if start == end:
+            return 0, 0
+        is_there = self.is_cached(start, end - start)
+        if is_there is None:
+            is_there = self.has_come(start, end - start)
+        if is_there:
             return 0, 0
         self.asked_for = end
         return start, end - start

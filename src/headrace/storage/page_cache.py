@@ -33,7 +33,7 @@ __all__ = ["COMPILED", "PROBE_BYTES", "cached_pages", "has_come"]
 
 COMPILED: bool = cython.compiled
 PROBE_BYTES: Final = 128 << 10
-"""What Linux reads ahead at a time, unless somebody has set it to more: a byte of each is enough."""
+"""What Linux reads ahead at a time, unless somebody has set it to less: a byte of each is enough."""
 _CACHESTAT: Final = 451  # on every processor
 
 

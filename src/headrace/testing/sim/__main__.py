@@ -9,8 +9,9 @@ import signal
 import sys
 from pathlib import Path
 
+from headrace.cores import cores
 from headrace.errors import HeadraceError
-from headrace.testing.sim.campaign import Campaign, Failure, cores, find_scenario
+from headrace.testing.sim.campaign import Campaign, Failure, find_scenario
 from headrace.testing.sim.run import run_seed
 
 

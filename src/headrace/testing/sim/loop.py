@@ -162,7 +162,7 @@ class SimLoop(asyncio.BaseEventLoop):
         transport = await self.network.connect(protocol_factory, host, port)
         return transport, transport.get_protocol()
 
-    def new_socket(self, family: int, kind: int) -> SimSocket:
+    def new_socket(self, family: int, kind: int, protocol: int) -> SimSocket:
         """One to listen on; the network has one family, and takes it for both."""
         return SimSocket(SimServer(self))
 
