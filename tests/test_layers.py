@@ -20,12 +20,13 @@ METADATA = RAFT | {"metadata"}
 REPLICA = METADATA | {"replica"}
 COORDINATOR = REPLICA | {"coordinator"}
 CLIENT = PROTOCOL | {"net", "client"}
-EVERYTHING = COORDINATOR | CLIENT | {"broker", "gateway", "console", "spark", "testing", "cli"}
+EVERYTHING = COORDINATOR | CLIENT | {"cores", "broker", "gateway", "console", "spark", "testing", "cli"}
 
 MAY_IMPORT = {
     "plain": set[str](),
     "named_tuple": set[str](),
     "errors": set[str](),
+    "cores": set[str](),
     "config": {"errors", "named_tuple", "plain"},
     "metrics": {"errors", "named_tuple", "plain"},
     "protocol": FOUNDATION,
@@ -35,7 +36,7 @@ MAY_IMPORT = {
     "metadata": METADATA,
     "replica": REPLICA,
     "coordinator": COORDINATOR,
-    "broker": COORDINATOR | {"client"},
+    "broker": COORDINATOR | {"client", "cores"},
     "client": CLIENT,
     "gateway": CLIENT,
     "console": CLIENT,
