@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -407,6 +408,41 @@ def test_what_is_not_there_has_not_come(tmp_path: Path, form: Any) -> None:
     file.read(0, form.PROBE_BYTES)
     assert form.has_come(file.fileno(), 0, form.PROBE_BYTES)
     assert not form.has_come(file.fileno(), 0, form.PROBE_BYTES + 1 + (8 << 10)), "a part of it is not there"
+    file.close()
+    disk.close()
+
+
+@pytest.mark.parametrize("form", [page_cache, plain_form("storage/page_cache.py")], ids=lambda form: form.__name__)
+def test_where_no_read_tells_nothing_has_come(form: Any) -> None:
+    try:
+        with tempfile.TemporaryFile(dir="/dev/shm") as file:
+            file.write(b"in memory")
+            file.flush()
+            with pytest.raises(OSError, match="not supported"):
+                os.preadv(file.fileno(), [bytearray(1)], 0, os.RWF_NOWAIT)
+            assert not form.has_come(file.fileno(), 0, 9)
+    except (FileNotFoundError, pytest.fail.Exception):
+        pytest.skip("there is no file system here that can't be read without a wait")
+
+
+def test_what_is_read_without_a_wait_or_sent_makes_the_system_read_nothing_ahead(tmp_path: Path) -> None:
+    """What its read-ahead brings comes before whoever sends it, so that it seems to be in memory: the loop would
+    send a replay from a cold disk, and begin each of the reads."""
+    disk = LocalDisk(str(tmp_path))
+    disk.open("cold", create=True).write(0, [bytes(32 << 20)])
+    file = disk.open("cold")
+    file.datasync()
+    file.forget_cached()
+    if file.is_cached(0, 1 << 20) is not False:
+        pytest.skip("this system keeps it in memory, or does not tell")
+    assert file.read_cached(0, bytearray(27)) is None
+    file.read(0, 27)
+    descriptor = file.to_send()
+    assert descriptor is not None
+    with open(os.devnull, "wb") as nobody:
+        for position in range(0, 8 << 20, 64 << 10):
+            os.sendfile(nobody.fileno(), descriptor, position, 64 << 10)
+    assert page_cache.cached_pages(file.fileno(), 8 << 20, 24 << 20) == 0
     file.close()
     disk.close()
 

@@ -260,7 +260,7 @@ def _stretches(pieces: list[Piece]) -> Stretches | None:
     found: list[Stretch] = []
     for piece in pieces:
         file = piece.file
-        descriptor = file.fileno() if file.is_sendable else None
+        descriptor = file.to_send()
         if descriptor is None:
             return None
         found.append(Stretch(file, descriptor, piece.position, piece.size_bytes))

@@ -32,7 +32,7 @@ if cython.compiled:
         timespec,
     )
     from cython.cimports.libc.errno import EINTR, errno
-    from cython.cimports.posix.fcntl import POSIX_FADV_RANDOM, POSIX_FADV_WILLNEED, posix_fadvise
+    from cython.cimports.posix.fcntl import POSIX_FADV_WILLNEED, posix_fadvise
     from cython.cimports.posix.types import off_t
     from cython.cimports.posix.unistd import usleep
 
@@ -91,9 +91,6 @@ def send(
     with cython.nogil:
         if times:
             began_us = _processor_us()
-        if ahead:
-            # Marks for read-ahead would make whoever reads them start more of it, on the loop: it is asked for instead.
-            posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM)
         while sent < whole:
             step = whole - sent
             if step > step_max:
@@ -157,8 +154,6 @@ def _send(
     rests: int,
 ) -> int:
     began_ns = time.thread_time_ns()
-    if ahead_size:
-        _advise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
     passed = asked = sent = 0
     step = STEP_BYTES if ahead_size else size
     while sent < size:

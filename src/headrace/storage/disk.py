@@ -141,7 +141,14 @@ class File(ABC):
 
     @abstractmethod
     def fileno(self) -> int | None:
-        """The descriptor, for zero-copy sends by those who hold the file; None where there is none."""
+        """The descriptor, for those who hold the file; None where there is none."""
+
+    def to_send(self) -> int | None:
+        """The descriptor, for whoever sends from it, and asks for what comes next: the system reads nothing ahead then.
+
+        None where it is not to be sent from.
+        """
+        return self.fileno() if self.is_sendable else None
 
     @property
     @abstractmethod

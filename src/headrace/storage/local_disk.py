@@ -249,6 +249,7 @@ class LocalFile(File):
     def read_cached(self, position: int, buffer: bytearray | memoryview) -> int | None:
         if sys.platform != "linux":
             return self.read_into(position, buffer)
+        self._end_read_ahead()
         # A read that must not wait starts the read-ahead, and may wait with that for room in the device's queue.
         if len(buffer) >= _ASKED_BYTES_MIN and self.is_cached(position, len(buffer)) is False:
             return None
@@ -264,10 +265,7 @@ class LocalFile(File):
     def read_cold(self, position: int, buffer: bytearray | memoryview) -> int:
         if sys.platform != "linux":
             return self.read_into(position, buffer)
-        if not self._is_random:
-            # Marks for read-ahead would make whoever reads them start more of it, on the loop: it is asked for instead.
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-            self._is_random = True
+        self._end_read_ahead()
         found = self.read_into(position, buffer)
         os.posix_fadvise(self._descriptor, position + found, COLD_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         return found
@@ -330,6 +328,21 @@ class LocalFile(File):
 
     def fileno(self) -> int:
         return self._descriptor
+
+    def to_send(self) -> int | None:
+        if not self.is_sendable:
+            return None
+        self._end_read_ahead()
+        return self._descriptor
+
+    def _end_read_ahead(self) -> None:
+        """Before anything is read: its marks would make whoever comes to them start more of it, on the loop.
+
+        One mark is followed by others, whatever is said meanwhile, and a system may read 8 MB at each.
+        """
+        if not self._is_random and sys.platform == "linux":
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            self._is_random = True
 
     @property
     def sync_beats(self) -> bytearray:

@@ -9,6 +9,7 @@ A page counts from when it was asked for. Whether it has come only a read tells,
 
 from __future__ import annotations
 
+import errno as errors
 import os
 import sys
 from typing import Final
@@ -20,7 +21,7 @@ except ImportError:  # a machine that runs the file as it stands needs no Cython
 
 if cython.compiled:
     from cython.cimports.headrace.storage.system_calls import RWF_NOWAIT, iovec, preadv2, syscall
-    from cython.cimports.libc.errno import EAGAIN, EINTR, errno
+    from cython.cimports.libc.errno import EAGAIN, EINTR, EOPNOTSUPP, errno
 else:
     import ctypes
 
@@ -56,7 +57,7 @@ def cached_pages(descriptor: int, position: int, size: int) -> int:
 def has_come(descriptor: int, position: int, size: int) -> bool:
     """Whether a range that counts as being in memory can be read without a wait, as far as a byte here and there tells.
 
-    Where a page is not even asked for it is now: look at `cached_pages` before.
+    Where a page is not even asked for it is now: look at `cached_pages` before. Where there is no such read it has not.
     """
     at: cython.longlong = position
     last: cython.longlong = position + size - 1
@@ -71,7 +72,7 @@ def has_come(descriptor: int, position: int, size: int) -> bool:
             if preadv2(file, cython.address(into), 1, at, RWF_NOWAIT) < 0:
                 if errno == EINTR:
                     continue
-                return errno != EAGAIN
+                return errno != EAGAIN and errno != EOPNOTSUPP
             at = at + step if at == last or at + step < last else last
         return True
     if sys.platform == "linux":
@@ -82,6 +83,6 @@ def has_come(descriptor: int, position: int, size: int) -> bool:
                 at = at + step if at == last or at + step < last else last
         except BlockingIOError:
             return False
-        except OSError:  # whoever reads it will tell
-            return True
+        except OSError as error:  # of others whoever reads it will tell
+            return error.errno != errors.EOPNOTSUPP
     return True
