@@ -20,7 +20,7 @@ NO_SUCH_ADDRESS: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTON
 """What a machine says without that address, or without its protocol, as IPv6 is switched off in many a container."""
 
 NewSocket = Callable[[int, int, int], socket.socket]
-"""Of a family and a type."""
+"""Of a family, a type and a protocol."""
 Address = tuple[int, tuple[Any, ...]]
 """A family, and where a socket of it is bound."""
 

@@ -11,6 +11,7 @@ import re
 import stat as stat_bits
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import thread_time_ns
 from typing import Final, NoReturn
 
@@ -341,8 +342,9 @@ class LocalFile(File):
         One mark is followed by others, whatever is said meanwhile, and a system may read 8 MB at each.
         """
         if not self._is_random and sys.platform == "linux":
-            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
             self._is_random = True
+            with suppress(OSError):  # it was only advice
+                os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
     @property
     def sync_beats(self) -> bytearray:
